@@ -18,6 +18,8 @@ RING = {"TRAINER_COLLECTIVES": "ring"}
 BFLOAT16 = RING | {"TRAINER_WIRE": "bfloat16"}
 TENSORFLOW = {"TRAINER_COLLECTIVES": "tensorflow"}
 TORCH = "cluster-trainer-benchmark:torch"
+EVERY_STEPS = 320
+"""Of an epoch of whole rounds."""
 GBIT, MBIT_100 = 1_000_000_000, 100_000_000
 
 
@@ -69,6 +71,17 @@ def _at(rate: int, steps: int) -> dict[str, Variant]:
             beside=(float32,),
             **link,
         ),
+        **{
+            f"every-{every}-{short}": Variant(
+                f"ring, weights averaged every {every} steps, {words}",
+                2,
+                TRAINER | RING | {"TRAINER_SYNC_EVERY": f"{every}"},
+                ideal="one",
+                beside=(float32,),
+                **(link | {"steps": EVERY_STEPS}),
+            )
+            for every in (16, 64)
+        },
         f"tensorflow-{short}": Variant(
             f"TensorFlow's collectives, {words}",
             2,

@@ -33,10 +33,24 @@ def random_kills(seed):
     ]
 
 
-@pytest.fixture(scope="module", params=[pytest.param("tensorflow", marks=pytest.mark.long), "ring"])
+WAYS = {
+    "tensorflow": {"TRAINER_COLLECTIVES": "tensorflow"},
+    "ring": {"TRAINER_COLLECTIVES": "ring"},
+    "rounds": {"TRAINER_COLLECTIVES": "ring", "TRAINER_SYNC_EVERY": "4"},
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("tensorflow", marks=pytest.mark.long),
+        "ring",
+        pytest.param("rounds", marks=pytest.mark.long),
+    ],
+)
 def runs(request, workbench, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept")
-    settings = SETTINGS | {"TRAINER_COLLECTIVES": request.param}
+    settings = SETTINGS | WAYS[request.param]
     killed = settings | {"KILLS": json.dumps(KILLS)}
     cases = [Case("undisturbed", 2, settings, SCRIPT), Case("killed", 2, killed, SCRIPT)]
     return run_cases(workbench, folder, cases, [f"{WORKSPACE}:/scripts:ro"])

@@ -11,6 +11,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
+from cluster_trainer.collectives.ring.traffic import Traffic
 from cluster_trainer.fits.kept import same_fit
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
@@ -94,6 +95,7 @@ class Echo:
 
     size, rank, generation, operations = WORKERS, 0, 1, 0
     error, is_closed = None, False
+    traffic = Traffic()
     members = tuple(range(WORKERS))
 
     def __init__(self):

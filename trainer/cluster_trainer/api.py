@@ -68,8 +68,9 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
     once all workers are there.
 
     Args:
-        settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `silence_seconds`,
-            `threads`, `gpus_per_worker` and `precision` (docs/reference/settings.md).
+        settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `sync_every`,
+            `silence_seconds`, `threads`, `gpus_per_worker` and `precision`
+            (docs/reference/settings.md).
 
     Raises:
         SystemExit: with code 78, after a message, if a setting is not acceptable.

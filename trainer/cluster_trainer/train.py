@@ -19,6 +19,7 @@ from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.run_length import RunLength, run_length_of
 from cluster_trainer.distribution import ring, strategy
+from cluster_trainer.fits.kept.same_fit import refuse_rounds
 from cluster_trainer.fits.lost_worker import explaining
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set
@@ -143,7 +144,7 @@ def start_strategy(
         most = task.num_workers if job.may_be_fewer else None
         before_ring()
         group.use(ring.form(own, config.silence_seconds, most, is_late=job.comes_late))
-        group.send_gradients_as(config.wire)
+        ring.heed(config)
     elif job.may_be_fewer:
         ring.warn_of_all_workers()
     distribution = strategy.build(choice, local_devices)
@@ -156,6 +157,9 @@ def start_strategy(
         num_gpus,
         threads,
     )
+    if choice == "ring":
+        ring.say_rounds(config)
+    refuse_rounds(config, distribution)
     chose_cpu = config.logical_cpus or config.devices
     if tf.test.is_built_with_cuda() and not num_gpus and not chose_cpu:
         log.warning("TensorFlow sees no GPU and trains on the CPU: is --gpus all missing?")

@@ -17,6 +17,7 @@ BAD_VALUES = [
     ("TRAINER_DATASET", "no_such_package_here:load", "module:function"),
     ("TRAINER_STRATEGY", "mirror", "auto, none, mirrored or multiworker"),
     ("TRAINER_WIRE", "float16", "float32 or bfloat16"),
+    ("TRAINER_SYNC_EVERY", "0", "1 or more"),
     ("TRAINER_AUGMENT", "rotate", "none, flip, crop or flip_crop"),
     ("TRAINER_OPTIMIZER", "rmspropp", "Did you mean rmsprop?"),
     ("TRAINER_LOSS", "mean-square", "a loss of keras.losses by its name"),
@@ -253,3 +254,21 @@ def test_xla_is_off_the_same_on_all_workers_and_may_be_another_matter_at_the_nex
     plain, jit = (TrainerConfig.read(base, flags) for flags in ([], ["--jit=true"]))
     assert [one.shared_settings()["TRAINER_JIT"] for one in (plain, jit)] == ["False", "True"]
     assert plain.run_settings() == jit.run_settings()
+
+
+@pytest.mark.parametrize(
+    "also",
+    [
+        {"TRAINER_WIRE": "bfloat16"},
+        {"TRAINER_COLLECTIVES": "tensorflow"},
+        {"TRAINER_PRECISION": "float16"},
+        {"TRAINER_SYNC_BATCH_NORM": "true"},
+    ],
+)
+def test_steps_by_itself_go_with_nothing_that_is_summed_in_each_step(base, also):
+    (name,) = also
+    given = base | also | {"TRAINER_SYNC_EVERY": "16"}
+    message = refusal(given)
+    assert name in message
+    assert "TRAINER_SYNC_EVERY" in message
+    TrainerConfig.read(given | {"TRAINER_SYNC_EVERY": "1"}, ())

@@ -72,3 +72,12 @@ def test_calls_of_a_fixed_length_are_told_of_as_often():
     for _ in range(1000):
         pace.synchronise_after_call(1, 0.01)
     assert 50 <= len(heard) <= 60
+
+
+def test_calls_that_are_rounded_up_to_whole_rounds_grow_none_the_less():
+    pace, lengths = Pace(None, lambda seconds: seconds), []
+    for _ in range(4):
+        steps = -(-pace.steps(None) // 16) * 16
+        lengths.append(steps)
+        pace.synchronise_after_call(steps, 0.01 * steps)
+    assert lengths == [16, 64, 112, 112]

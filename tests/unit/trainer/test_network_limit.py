@@ -34,7 +34,9 @@ def test_the_rate_and_the_gain_are_those_that_were_measured():
     limit = after(*[Interval(2.0, 1.0, 1.25, 125_000_000)] * 20)  # 0.8 Gbit/s, half of the time
     words = limit.in_words(is_rounded=False)
     assert ("50%" in words, "0.8 Gbit/s" in words, "about 1.3 times" in words) == (True,) * 3
-    assert "bfloat16" not in limit.in_words(is_rounded=True)
+    assert "TRAINER_WIRE" not in limit.in_words(is_rounded=True)
+    assert "TRAINER_SYNC_EVERY=16" in limit.in_words(is_rounded=True)
+    assert "TRAINER_WIRE" not in limit.in_words(is_rounded=False, in_rounds=True)
 
 
 class RingOfTwo:

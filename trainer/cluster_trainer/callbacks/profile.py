@@ -32,10 +32,12 @@ class Profile(keras.callbacks.Callback):
     def __init__(self, folder: Path, first: int, last: int, place: Callable[[], Place]) -> None:
         super().__init__()
         self._folder, self._first, self._last, self._place = folder, first, last, place
+        self._is_due = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         for one in [*_running]:
             one.close()
+        self._is_due = self._place().step < self._first
 
     @property
     def _is_running(self) -> bool:
@@ -44,6 +46,7 @@ class Profile(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._end_if_done()
         if not self._is_running and self._first <= self._place().step + 1 <= self._last:
+            self._is_due = False
             tf.profiler.experimental.start(str(self._folder))
             _running.append(self)
             log.info("profiling steps %d to %d", self._place().step + 1, self._last)
@@ -58,8 +61,17 @@ class Profile(keras.callbacks.Callback):
         self.close()
 
     def _end_if_done(self) -> None:
-        if self._place().step >= self._last:
-            self.close()
+        if self._place().step < self._last:
+            return
+        self.close()
+        if self._is_due:
+            self._is_due = False
+            log.warning(
+                "nothing was profiled: calls have whole rounds (TRAINER_SYNC_EVERY), and none "
+                "began in steps %d to %d",
+                self._first,
+                self._last,
+            )
 
     def close(self) -> None:
         """End the profile, if it runs, also after an interrupted fit."""

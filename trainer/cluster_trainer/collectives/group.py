@@ -17,6 +17,7 @@ class _OfProcess:
     ring: RenewableRing | None = None
     form: Form | None = None
     gradients_wire: str | None = None
+    steps_of_round: int = 1
 
 
 class _OfThread(threading.local):
@@ -76,6 +77,19 @@ def send_gradients_as(wire: str) -> None:
 def gradients_wire() -> str | None:
     """Return the number format of float32 gradients; None: unchanged."""
     return _of_process.gradients_wire
+
+
+def let_rounds_have(steps: int) -> None:
+    """Let each worker take so many steps by itself; after them, weights are averaged.
+
+    1: none. Gradients are summed in each step.
+    """
+    _of_process.steps_of_round = steps
+
+
+def steps_of_round() -> int:
+    """Return how many steps each worker takes by itself; 1: none, see `let_rounds_have`."""
+    return _of_process.steps_of_round
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         return None
     must_be_a_ring = environ.get("TRAINER_COLLECTIVES", "").strip() == "ring"
     config = _settings_of_ring(environ)
-    group.send_gradients_as(config.wire)
+    heed(config)
     try:
         count = from_environment(as_started(environ)).num_workers
         most = count if may_be_fewer(environ, count) else None
@@ -120,6 +120,7 @@ def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
         return None
     if ring.is_met:
         log.info("up: ring of %d workers, %s", ring.size, _where())
+    say_rounds(config)
     return ring
 
 
@@ -132,9 +133,25 @@ def _where() -> str:
     )
 
 
+def heed(config: TrainerConfig) -> None:
+    """Let workers send each other what the settings say."""
+    group.send_gradients_as(config.wire)
+    group.let_rounds_have(config.sync_every)
+
+
+def say_rounds(config: TrainerConfig) -> None:
+    """Say it if weights are averaged, and not gradients summed."""
+    if config.sync_every > 1:
+        log.info(
+            "each worker steps by itself, weights are averaged every %d steps (%s)",
+            config.sync_every,
+            variable_of("sync_every"),
+        )
+
+
 def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:
     """Read the settings of a script's ring; a `fit` also reads the others."""
-    names = map(variable_of, ("wire", "silence_seconds"))
+    names = map(variable_of, ("wire", "sync_every", "silence_seconds"))
     given = {name: environ.get(name, "").strip() for name in names}
     return TrainerConfig.read({name: text for name, text in given.items() if text}, ())
 

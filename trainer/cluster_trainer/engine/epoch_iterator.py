@@ -3,7 +3,8 @@
 What happens in one call of a `fit`, in this order:
 
 1. `EpochIterator._epoch` chooses how many steps it has: `Pace.steps`, or fewer if the epoch, the
-   pass or `CheckpointCallback.steps_left` has fewer. It hands Keras an `Execution`.
+   pass or `CheckpointCallback.steps_left` has fewer. Rounds (replicas/rounds.py) are whole, but for
+   an epoch's last one. It hands Keras an `Execution`.
 2. Keras calls `on_train_batch_begin` of all callbacks.
 3. Keras calls `Steps.__call__`, which runs the steps in TensorFlow within `StallLimit.call`. Each
    step sums the gradients over all replicas; after the last, `PackedLogs` sums the metrics.
@@ -49,9 +50,11 @@ from cluster_trainer.engine.data.sources.dataset import DistributedSource
 from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
+from cluster_trainer.engine.replicas import rounds
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
+TRAINS = "fit"
 log = logging.getLogger("trainer")
 
 
@@ -86,6 +89,7 @@ class EpochIterator(keras_names.EpochIterator):
         """
         call, replicas = self._call, Replicas.of(self._strategy)
         self._workers = workers_of(self._strategy)
+        self._round = rounds.steps_of_round(self._strategy) if call.name == TRAINS else 1
         self.source = self._agreed_source(replicas)
         call.batch = self.source.whole_batch
         self._num_batches = self.source.num_batches
@@ -121,6 +125,12 @@ class EpochIterator(keras_names.EpochIterator):
         fixed = own if own > 1 else call.order.steps_a_call
         what = f"{call.name} (batches of a call)"
         one_batch = max(self._workers.gather(int(call.one_batch_a_call), what))
+        if self._round > 1 and (one_batch or (fixed or 0) % self._round):
+            log.warning(
+                "callbacks of batches are called once for %d steps, at which weights are averaged "
+                "(TRAINER_SYNC_EVERY)",
+                -(-(fixed or 1) // self._round) * self._round,
+            )
         slowest = partial(self._workers.slowest, what=f"{call.name} (after a call)")
         target = SHORT_SECONDS if replicas.are_some_missing else TARGET_SECONDS
         return Pace(fixed or (1 if one_batch else None), call.watched.agree or slowest, target)
@@ -296,11 +306,7 @@ class EpochIterator(keras_names.EpochIterator):
                     self._interrupted_warning()
                 break
             left = self._left(wanted, done)
-            until_checkpoint = (
-                self._checkpoint_callback.steps_left() if self._checkpoint_callback else None
-            )
-            # NumPy's integers are accepted, too: a dataset's cardinality is one.
-            steps = int(self._pace.steps(_smallest(left, until_checkpoint)))
+            steps = self._steps_of_call(left)
             call = Execution(
                 self._current_iterator,
                 steps,
@@ -330,6 +336,18 @@ class EpochIterator(keras_names.EpochIterator):
         self._end_epoch()
         if self._checkpoint_callback:
             self._checkpoint_callback.after_training()
+
+    def _steps_of_call(self, left: int | None) -> int:
+        """Return how many steps the next call has; no more than are left of the epoch.
+
+        Whole rounds of steps that each worker takes by itself: at a checkpoint all hold the same.
+        """
+        callback = self._checkpoint_callback
+        until_checkpoint = callback.steps_left() if callback else None
+        steps = self._pace.steps(_smallest(left, until_checkpoint))
+        whole = -(-steps // self._round) * self._round
+        # NumPy's integers are accepted, too: a dataset's cardinality is one.
+        return int(whole if left is None else min(whole, left))
 
     def _count(self, steps: int) -> None:
         """Note that so many batches were used; they may be of several passes."""

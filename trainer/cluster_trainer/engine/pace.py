@@ -59,8 +59,9 @@ class Pace:
         if self._fixed:
             self._begin(next_steps(calls, slowest, self._target))
             return
-        # A call that the end of an epoch has cut short does not count against longer ones.
-        if steps == self._steps or slowest > self._target:
+        # A call that the end of an epoch has cut short does not count against longer ones. A call
+        # of whole rounds may be longer than planned.
+        if steps >= self._steps or slowest > self._target:
             fitting = next_steps(steps, slowest, self._target)
             self._steps = max(self._steps, fitting) if is_first else fitting
         self._begin(1)

@@ -29,7 +29,7 @@ from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.logs import Logs, PackedLogs, refuse_different
-from cluster_trainer.engine.replicas import of_model, own_state, statistics, step_context
+from cluster_trainer.engine.replicas import of_model, own_state, rounds, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
@@ -81,6 +81,8 @@ class Steps:
             step = getattr(step, "python_function", step)
         self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
         self._packed = PackedLogs(model, self._step, name)
+        every = rounds.steps_of_round(self.strategy) if name == TRAINING and not is_one else 1
+        self._rounds = rounds.Rounds(model, every, self.waits)
         self._first_batch = None
         if not is_one:
             self._first_batch = FirstBatch(model, self._step, self._packed, name, first_batch)
@@ -153,7 +155,8 @@ class Steps:
                 building.refuse_unbuilt(model)
             return False
         reading = self._reading(iterator.source)
-        self._many.get_concrete_function(iterator.to_trace(), tf.constant(1), reading)
+        arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
+        self._many.get_concrete_function(*arguments)
         self._note_trained()
         if iterator.position == (0, 0):
             self._trained = running.current(), {id(one) for one in self._model.trainable_variables}
@@ -202,6 +205,8 @@ class Steps:
 
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
         """Run the steps of a call on batches that a user or `train_on_batch` gives."""
+        if self._rounds.are_wanted:
+            rounds.refuse_own_loop()
         last: Any = None
         examples = 0
         for given in itertools.islice(batches, self._model.steps_per_execution):
@@ -245,12 +250,14 @@ class Steps:
             return self._run_after_comparing(call, reading)
         return self._run_many(call, reading)
 
-    def _run_many(self, call: Execution, reading: Reading) -> tuple[int, Any]:
+    def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
+        """Do a call's steps; of its first round some were done `before`."""
+        place = self._rounds.place(before)
         if self._replicas.total > 1 and call.source.varies:
-            self._many.get_concrete_function(call.batches, tf.constant(1), reading)
+            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
             if self._gathers:
                 return self._run_one_by_one(call, reading)
-        done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading)
+        done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading, place)
         self._note_trained()
         return int(done), last
 
@@ -266,7 +273,8 @@ class Steps:
         is_resumed = self._name == TRAINING and not (call.begins or running.current().has_trained)
         traced: Any = None
         if not self._model.run_eagerly:
-            traced = self._many.get_concrete_function(call.batches, tf.constant(1), reading)
+            arguments = call.batches, tf.constant(1), reading, self._rounds.place()
+            traced = self._many.get_concrete_function(*arguments)
         return first.due.is_due(call.source, (self._traces, traced), is_resumed=is_resumed)
 
     def _compare_first(
@@ -300,7 +308,8 @@ class Steps:
 
     def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""
-        arguments = call.batches, tf.constant(1), reading
+        place = self._rounds.place(ends=call.steps == 1)
+        arguments = call.batches, tf.constant(1), reading, place
         self._many.get_concrete_function(*arguments)  # creates all variables
         try:
             batch = call.take()
@@ -308,12 +317,12 @@ class Steps:
             return 0, ()
         self._compare_first(batch, self._many, arguments, int(reading.is_known))
         batches = iterator_of(batch, call.batches.element_spec)
-        done, last = self._many(batches, tf.constant(1), reading)
+        done, last = self._many(batches, tf.constant(1), reading, place)
         self._note_trained()
         if call.steps == 1:
             return int(done), last
         rest = Execution(call.batches, call.steps - 1, call.source, call.workers, call.spec)
-        more, last_of_more = self._run_many(rest, reading)
+        more, last_of_more = self._run_many(rest, reading, int(done))
         return int(done) + more, last_of_more if more else last
 
     def _run_one_by_one(self, call: Execution, reading: Reading) -> tuple[int, Any]:
@@ -324,7 +333,7 @@ class Steps:
         """
         last: Any = ()
         for done in range(call.steps):
-            one, last_of_one = self._many(call.batches, tf.constant(1), reading)
+            one, last_of_one = self._many(call.batches, tf.constant(1), reading, None)
             if not int(one):
                 return done, last
             last = last_of_one
@@ -332,15 +341,15 @@ class Steps:
 
     def _run_eagerly(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         last: Any = ()
-        for done in range(call.steps):
-            try:
-                batch = call.take()
-            except (StopIteration, tf.errors.OutOfRangeError):
-                return done, last
+        done = 0
+        for batch in _taken(call):
             if not done and self._is_to_compare(call, reading):
                 self._compare_first(batch, None, (), 0)
             last = self._one(self._weighted(batch, reading))
-        return call.steps, last
+            done += 1
+            self._rounds.after_eager_step(done)
+        self._rounds.after_eager_call(done)
+        return done, last
 
     def _shares_of(self, batch: Any) -> Any:
         """Return all replicas' shares of a batch that every worker has."""
@@ -350,9 +359,11 @@ class Steps:
         return cut(batch, Replicas.of(self.strategy))  # as many as there are now
 
     def _many_steps(
-        self, batches: Any, steps: tf.Tensor, reading: Reading
+        self, batches: Any, steps: tf.Tensor, reading: Reading, place: rounds.Place | None
     ) -> tuple[tf.Tensor, Any]:
         """Run `steps` (int32 []) steps on the next batches, or fewer if the batches end before.
+
+        `place` tells where in a round they begin, if there are rounds.
 
         Returns:
             How many were done, and each local replica's own logs of the last.
@@ -366,7 +377,9 @@ class Steps:
 
             def do(done: tf.Tensor, _: Any) -> Any:
                 batch = self._next(batches, done, reading)
-                return done + 1, self._one_step(self._weighted(batch, reading))
+                logs = self._one_step(self._weighted(batch, reading))
+                self._rounds.after_step(place, done + 1)
+                return done + 1, logs
 
             done, last = tf.while_loop(
                 lambda done, _: done < steps,
@@ -374,8 +387,10 @@ class Steps:
                 (tf.constant(0), nothing),
                 shape_invariants=(tf.TensorShape([]), vectors),
             )
-            return done, last
-        return self._until_the_end(batches, steps, reading, nothing, vectors)
+        else:
+            done, last = self._until_the_end(batches, steps, reading, place, (nothing, vectors))
+        self._rounds.after_call(place, done)
+        return done, last
 
     def _next(self, batches: Any, done: tf.Tensor, reading: Reading) -> Any:
         """Return the next batch; a step begins when all parts of the previous one are done."""
@@ -384,12 +399,22 @@ class Steps:
         return self.waits.measured(INPUT, done, batches.get_next)
 
     def _until_the_end(
-        self, batches: Any, steps: tf.Tensor, reading: Reading, nothing: Any, vectors: Any
+        self,
+        batches: Any,
+        steps: tf.Tensor,
+        reading: Reading,
+        place: rounds.Place | None,
+        logs: tuple[Any, Any],
     ) -> tuple[tf.Tensor, Any]:
-        """Run like `_many_steps` if the number of batches is unknown."""
+        """Run like `_many_steps` if the number of batches is unknown.
+
+        `logs` are those of no step, and their shapes.
+        """
+        nothing, vectors = logs
 
         def do(done: tf.Tensor, _: Any, batch: Any, __: Any) -> Any:
             last = self._one_step(self._weighted(batch.get_value(), reading))
+            self._rounds.after_step(place, done + 1)
             following = tf.cond(done + 1 < steps, batches.get_next_as_optional, lambda: batch)
             more = self._all_have(following.has_value())
             return done + 1, more, following, last
@@ -446,8 +471,11 @@ class Steps:
     def _shared(
         self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None
     ) -> tf.Tensor:
+        known, is_own_step = rows_known(batch), self._rounds.are_wanted
         with (
-            step_context.computing(weight, is_whole, self.waits, rows_known(batch)) as part,
+            step_context.computing(
+                weight, is_whole, self.waits, known, is_own_step=is_own_step
+            ) as part,
             self._compiled_between_sums(),
         ):
             part.scalars_differ = self._scalars_differ
@@ -458,12 +486,20 @@ class Steps:
                 is_keras_own=is_keras_own,
             ) as given:
                 logs = self._step(given)
+            self._rounds.note(part, given)
             self._gathers |= part.gathers and ring_of(self.strategy) is None
             return self._packed.of_share(logs, weight, given)
 
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Request XLA, which compiles parts of a step, but not sums over replicas."""
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
+
+
+def _taken(call: Execution) -> Iterator[Any]:
+    """Yield the batches of a call, as many as there are."""
+    with suppress(StopIteration, tf.errors.OutOfRangeError):
+        for _ in range(call.steps):
+            yield call.take()
 
 
 def waits_of(model: keras.Model) -> dict[str, float]:

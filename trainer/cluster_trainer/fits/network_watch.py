@@ -18,6 +18,7 @@ class NetworkWatch:
         waited: returns for how many seconds this worker's steps have waited for sums.
         is_chief: whether this worker says so.
         is_rounded: whether gradients are sent as bfloat16.
+        in_rounds: whether weights are averaged every few steps instead.
 
     Attributes:
         reason: why the network is the limit, for `status`; empty if it is not.
@@ -30,9 +31,10 @@ class NetworkWatch:
         *,
         is_chief: bool,
         is_rounded: bool,
+        in_rounds: bool = False,
     ) -> None:
         self._ring, self._waited = ring, waited
-        self._is_chief, self._is_rounded = is_chief, is_rounded
+        self._is_chief, self._is_rounded, self._in_rounds = is_chief, is_rounded, in_rounds
         self._limit = NetworkLimit()
         self._before: tuple[float, Traffic] | None = None
         self._sent_bytes, self._has_said = 0, False
@@ -60,7 +62,7 @@ class NetworkWatch:
         if not self._limit.is_reached:
             self.reason = ""
             return
-        self.reason = self._limit.in_words(is_rounded=self._is_rounded)
+        self.reason = self._limit.in_words(is_rounded=self._is_rounded, in_rounds=self._in_rounds)
         if not self._has_said:
             self._has_said = True
             log.warning("%s (docs/how-to/slow-networks.md)", self.reason)

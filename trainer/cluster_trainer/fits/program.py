@@ -15,6 +15,7 @@ from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
+from cluster_trainer.fits.kept.same_fit import rounds_described
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
@@ -150,7 +151,7 @@ def options_of(
         program.stop,
         program.deadline,
         folder / CHECKPOINTS,
-        described,
+        {**described, **rounds_described()},
         ended=program.fits_ended,
         tell=program.tell,
         **more,

@@ -13,6 +13,8 @@ LIMIT = 1 / 3
 """The share of the training time above which the network is the limit."""
 HALF = 0.5
 """The share of the traffic that remains with bfloat16."""
+OF_ROUNDS = 3 / 16
+"""The share that remains if weights and Adam's two slots are averaged every 16 steps."""
 BITS, GIGA = 8, 1e9
 
 
@@ -65,20 +67,34 @@ class NetworkLimit:
         """Whether sums have taken too much of a whole window."""
         return self._seconds >= WINDOW_SECONDS and self.share > LIMIT
 
-    def in_words(self, *, is_rounded: bool) -> str:
+    def in_words(self, *, is_rounded: bool, in_rounds: bool = False) -> str:
         """Return how much time the sums take, what would help, and by how much.
 
         Args:
             is_rounded: whether gradients are already sent as bfloat16.
+            in_rounds: whether weights are averaged every few steps, in place of sums in each.
         """
+        what = "averages of weights" if in_rounds else "sums of gradients"
         advice = "larger batches or a faster network would help"
-        if not is_rounded:
-            faster = 1 / (1 - self.share * (1 - HALF))
+        if in_rounds:
+            advice = f"a larger TRAINER_SYNC_EVERY, {advice}"
+        else:
+            left = OF_ROUNDS / HALF if is_rounded else OF_ROUNDS
+            instead = " in place of bfloat16" if is_rounded else ""
             advice = (
-                f"TRAINER_WIRE=bfloat16 would train about {faster:.1f} times as fast (gradients "
-                f"are rounded on the way), and {advice}"
+                f"TRAINER_SYNC_EVERY=16{instead} would train about {self._faster(left):.1f} times "
+                f"as fast (not exact: each worker takes steps by itself), and {advice}"
+            )
+        if not (is_rounded or in_rounds):
+            advice = (
+                f"TRAINER_WIRE=bfloat16 would train about {self._faster(HALF):.1f} times as fast "
+                f"(gradients are rounded on the way), {advice}"
             )
         return (
-            f"the network is the limit: sums of gradients take {self.share:.0%} of the time at "
+            f"the network is the limit: {what} take {self.share:.0%} of the time at "
             f"{self.bits_per_second / GIGA:.2g} Gbit/s; {advice}"
         )
+
+    def _faster(self, left: float) -> float:
+        """Return how many times as fast it would be with so much of the traffic left."""
+        return 1 / (1 - self.share * (1 - left))

@@ -121,6 +121,12 @@ class TrainerConfig(BaseSettings):
         "bfloat16 halves the traffic, for slow networks: it rounds each gradient to 8 "
         "significant bits. Sums stay float32.",
     )
+    sync_every: PositiveInt = Field(
+        1,
+        description="After how many steps the workers of a ring average their weights. 1: they sum "
+        "gradients in each step, and N workers train as one. 16: each worker takes 16 steps by "
+        "itself, for slow networks. The training is then another one, and not exact.",
+    )
     silence_seconds: PositiveInt = Field(
         10,
         le=MOST_SILENCE_SECONDS,
@@ -312,6 +318,41 @@ class TrainerConfig(BaseSettings):
                 "Only the ring sends bfloat16: TRAINER_COLLECTIVES=ring.",
             )
         return wire
+
+    @field_validator("sync_every")
+    @classmethod
+    def _averages_over_a_ring(cls, steps: int, info: ValidationInfo) -> int:
+        if steps > 1 and info.data.get("collectives") == "tensorflow":
+            raise values.refuse(
+                "1, since TRAINER_COLLECTIVES is tensorflow",
+                "Only the workers of a ring take steps by themselves: TRAINER_COLLECTIVES=ring.",
+            )
+        if steps > 1 and info.data.get("wire", "float32") != "float32":
+            raise values.refuse(
+                f"1, since TRAINER_WIRE is {info.data['wire']}",
+                "Weights are averaged as float32, and no gradients are sent. Set one of the two.",
+            )
+        return steps
+
+    @field_validator("precision")
+    @classmethod
+    def _scales_no_loss_by_itself(cls, precision: str, info: ValidationInfo) -> str:
+        if precision == "float16" and info.data.get("sync_every", 1) > 1:
+            raise values.refuse(
+                "float32 or bfloat16, since TRAINER_SYNC_EVERY is above 1",
+                "float16 scales the loss, and each worker would come to a scale of its own.",
+            )
+        return precision
+
+    @field_validator("sync_batch_norm")
+    @classmethod
+    def _sums_in_each_step(cls, is_wanted: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
+        if is_wanted and info.data.get("sync_every", 1) > 1:
+            raise values.refuse(
+                "false, since TRAINER_SYNC_EVERY is above 1",
+                "Statistics of the whole batch are summed over the workers in each step.",
+            )
+        return is_wanted
 
     @field_validator("resume")
     @classmethod

@@ -28,6 +28,7 @@ OF_SCRIPTS = (
     "devices",
     "collectives",
     "wire",
+    "sync_every",
     "first_batch",
     "stall_timeout_seconds",
     "silence_seconds",

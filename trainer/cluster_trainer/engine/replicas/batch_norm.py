@@ -14,7 +14,14 @@ from keras.layers import BatchNormalization
 from cluster_trainer.collectives.replicas import ring_of, summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names
+from cluster_trainer.problems import Problem
 
+SUMS_IN_EACH_STEP = Problem(
+    "TRAINER_SYNC_EVERY",
+    "above 1, with a synchronized BatchNormalization",
+    "1, or layers without `synchronized=True`",
+    "Statistics of the whole batch are summed over the workers in each step.",
+)
 _moments = keras_names.MOMENTS.own
 
 
@@ -48,6 +55,8 @@ def moments_of_layer(
 def _sums_of_all(values: Sequence[tf.Tensor], axes: Any) -> list[tf.Tensor]:
     """Return the sums over some dimensions, and over all replicas' examples."""
     share = step_context.current()
+    if share and share.is_own_step:
+        share.problems.append(SUMS_IN_EACH_STEP)
     dtype = values[0].dtype
     counts = tf.cast(share.weight > 0, dtype) if share else tf.ones([], dtype)
     return list(_summed(*(counts * tf.reduce_sum(one, axes, keepdims=True) for one in values)))

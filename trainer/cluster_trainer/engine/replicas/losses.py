@@ -30,19 +30,22 @@ _gradient = tf.GradientTape.gradient
 _aggregate = keras_names.AGGREGATE_ADDITIONAL_LOSS.own
 
 
-def _weight() -> tf.Tensor:
+def _share() -> step_context.Share:
     part = step_context.current()
     assert part is not None  # noqa: S101  `is_shared` was asked
-    return part.weight
+    return part
 
 
 def _of_all(count: Any) -> tf.Tensor:
     """Return a replacement for a share's count, so that the mean over all is right.
 
-    It is the count of all replicas, times this one's weight.
+    It is the count of all replicas, times this one's weight. In a step that the worker takes by
+    itself, it is the share's own.
     """
-    count = tf.stop_gradient(tf.convert_to_tensor(count))
-    weight = tf.cast(_weight(), count.dtype)
+    count, part = tf.stop_gradient(tf.convert_to_tensor(count)), _share()
+    if part.is_own_step:
+        return count
+    weight = tf.cast(part.weight, count.dtype)
     mine = tf.where(weight > 0, count, 0)  # a borrowed example belongs to another replica
     (total,) = summed([mine], "a loss (size of the batch)")
     return total * weight
@@ -99,7 +102,7 @@ def is_of_each(value: Any) -> bool:
 
 def _as_of_batch(value: Any) -> Any:
     """Return a share's sum, or its factor, as the batch's; 0 for a borrowed example."""
-    return tf.math.divide_no_nan(value, tf.cast(_weight(), value.dtype))
+    return tf.math.divide_no_nan(value, tf.cast(_share().of_batch, value.dtype))
 
 
 def gradient_of_batch(

@@ -7,6 +7,8 @@ replicas have the same gradients before an optimizer begins, and each updates it
 variables, which therefore stay alike. After that, replicas exchange nothing, so an optimizer may
 act under a condition. A user's own `apply` or `apply_gradients` is such an optimizer: it gets the
 sums.
+
+In a step that a worker takes by itself (rounds.py) an optimizer gets its share's own gradients.
 """
 
 import inspect
@@ -18,6 +20,7 @@ from functools import cache, partial, wraps
 from typing import Any
 from weakref import WeakSet
 
+import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives import group
@@ -25,8 +28,22 @@ from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, ga
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.waits import SUMS
 from cluster_trainer.private import keras_names, tensorflow_names
+from cluster_trainer.problems import Problem
 
 SHOWN = 5
+APART = "TRAINER_SYNC_EVERY"
+SCALES_LOSS = Problem(
+    APART,
+    "above 1, with a LossScaleOptimizer",
+    "1, or layers of float32 or bfloat16",
+    "Each worker would come to a scale of its own, and skip other steps than the others.",
+)
+OVERWRITES = Problem(
+    APART,
+    "above 1, with layers of float8",
+    "1, or layers of float32 or bfloat16",
+    "Their scales are the maximum over all workers in each step.",
+)
 CLIPPED, BACKWARDS = re.compile(r"(^|/)clip_by_\w+"), "gradient_tape"
 log = logging.getLogger("trainer")
 
@@ -181,6 +198,7 @@ def _over_all(
         _warn_of_training_alone()
         yield gradients
         return
+    part.optimizers[id(optimizer)] = optimizer
     if not optimizer.built and variables:  # otherwise Keras reports what is missing
         _build(optimizer, variables)
     if part.is_reduced or not len(gradients):
@@ -207,6 +225,8 @@ def _reduced(
     part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in gradients)
     is_weighted = id(optimizer) in part.weighted
     _must_be_as_went_back(part, is_weighted=is_weighted)
+    if part.is_own_step:
+        return _own(optimizer, gradients, variables, part)
     gradients = _of_known_shapes(gradients, variables)
     places = _overwriting(gradients, variables)
     summed = [None if place in places else one for place, one in enumerate(gradients)]
@@ -219,6 +239,23 @@ def _reduced(
     if part.first_batch is not None:
         part.first_batch.note_gradients(gradients, over_all)
     return over_all
+
+
+def _own(
+    optimizer: Any,
+    gradients: Sequence[Gradient | None],
+    variables: Sequence[Any],
+    part: step_context.Share,
+) -> Sequence[Gradient | None]:
+    """Return the share's own gradients, for a step that the worker takes by itself.
+
+    0 where the share has no examples: all workers' counters of steps stay alike.
+    """
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        part.problems.append(SCALES_LOSS)
+    if _overwriting(gradients, variables):
+        part.problems.append(OVERWRITES)
+    return [None if one is None else _times(one, part.of_gradient) for one in gradients]
 
 
 def _overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> list[int]:
@@ -367,7 +404,7 @@ def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
             return scale_loss(self, loss)
         part.weighted.add(id(self))
         # A loss of each example, too: its gradients become those of their sum (losses.py).
-        return scale_loss(self, loss * tf.cast(part.weight, loss.dtype))
+        return scale_loss(self, loss * tf.cast(part.of_gradient, loss.dtype))
 
     return weight_and_scale
 

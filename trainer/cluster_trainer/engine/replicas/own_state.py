@@ -12,13 +12,16 @@ examples. Other state is handled as follows:
   gradients: gradients that it accumulates, the moving average of a loss, weights that it trains
   without an optimizer, a learning rate.
 - The statistics of Keras's own layers wait until an epoch ends; see statistics.py.
+
+In a step that a worker takes by itself, nothing is summed: rounds.py averages it all at the round's
+end, and whole numbers that depend on the share are refused.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -34,6 +37,13 @@ SUMS_IN_BRANCHES = Problem(
     "gradients that are applied in each step, on several workers",
     "each worker would decide by its own share. Multiply the gradients by 0 or 1 instead, or use "
     "a condition that is the same on all workers, such as a count of steps",
+)
+# What a step counts that each worker takes by itself; see rounds.py.
+DIFFERENT_COUNTS = Problem(
+    "TRAINER_SYNC_EVERY",
+    "above 1, with whole numbers that depend on a worker's share of the batch",
+    "1",
+    "Something counts what is in the batches, such as words. Whole numbers have no mean.",
 )
 log = logging.getLogger("trainer")
 
@@ -58,24 +68,20 @@ def seen_to(
     """
     whole = statistics.whole_numbers(model)
     state = [*(statistics.of_share(model) if guards else []), *whole]
+    if guards and part.is_own_step:  # else what is assigned is weighted with the share
+        state += [one for one in _of_script(model, part) if not _is_in(one, state)]
     metrics = statistics.of_metrics(model) if guards else []
     before = {id(one): tf.identity(step_context.own(one)) for one in (*metrics, *state)}
     batch = tf.nest.map_structure(_of_any_size, batch) if whole else batch
     yield batch
-    if tf.executing_eagerly():  # it is unknown whether it depends on the share
-        dependent, counts = [one for one in state if _is_another(one, before[id(one)])], []
-        means = []
-    else:
-        own = _of_script(model, part)
-        writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))], part)
-        dependent = writes.dependent()
-        counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
-        means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
-        if part.weighted and not is_keras_own:
-            means = _none_of(means, model)
-        if writes.sums_in_branches([*counts, *means]):
-            raise ConfigurationError([SUMS_IN_BRANCHES])
-        means += _changed_with(means, model, batch, part)
+    if part.is_own_step:
+        state = [one for one in state if id(_copy(one)) not in part.trained]
+    changes = _seen(model, batch, part, state, before, is_keras_own=is_keras_own)
+    dependent, counts, means = changes
+    if part.is_own_step:  # rounds.py averages what was assigned
+        if not tf.executing_eagerly() and any(_is_in(one, whole) for one in dependent):
+            part.problems.append(DIFFERENT_COUNTS)
+        counts, means = [], []
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
@@ -88,6 +94,48 @@ def seen_to(
     for variable in dependent:
         if _is_in(variable, whole) and not _is_in(variable, counts):
             _warn_of_whole_numbers(_name_of(variable))
+
+
+class _Changes(NamedTuple):
+    """What a step has assigned that depends on the share.
+
+    Attributes:
+        dependent: all of it.
+        counts: of it, whole numbers that are added up.
+        means: numbers with a fraction that a step of the script's own assigns.
+    """
+
+    dependent: list[Any]
+    counts: list[Any]
+    means: list[Any]
+
+
+def _seen(  # noqa: PLR0913
+    model: keras.Model,
+    batch: Any,
+    part: step_context.Share,
+    state: Sequence[Any],
+    before: Mapping[int, tf.Tensor],
+    *,
+    is_keras_own: bool,
+) -> _Changes:
+    """Return what a step has assigned; see `seen_to`.
+
+    Raises:
+        ConfigurationError: each replica would decide for itself whether gradients are summed.
+    """
+    if tf.executing_eagerly():  # it is unknown whether it depends on the share
+        return _Changes([one for one in state if _is_another(one, before[id(one)])], [], [])
+    own, whole = _of_script(model, part), statistics.whole_numbers(model)
+    writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))], part)
+    dependent = writes.dependent()
+    counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
+    means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
+    if part.weighted and not (is_keras_own or part.is_own_step):
+        means = _none_of(means, model)
+    if writes.sums_in_branches([*counts, *means]):
+        raise ConfigurationError([SUMS_IN_BRANCHES])
+    return _Changes(dependent, counts, means + _changed_with(means, model, batch, part))
 
 
 def _is_another(variable: Any, before: tf.Tensor) -> bool:

@@ -13,9 +13,16 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import gathered
 from cluster_trainer.engine.replicas import losses, step_context
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.problems import Problem
 
 # Operations that pass rows on in their order.
 PASSED = ("Identity", "Cast", "StopGradient", "StridedSlice", "Slice", "EnsureShape")
+NO_MEAN = Problem(
+    "TRAINER_SYNC_EVERY",
+    "above 1, with a queue of examples that a step assigns",
+    "1",
+    "Each worker would have a queue of its own, and their mean is no queue.",
+)
 MARK = "_cluster_trainer_is_queue"
 _assign = tensorflow_names.ASSIGN.own
 
@@ -60,6 +67,8 @@ def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the rows of all replicas, and as many of the queue's as it has room for."""
     share = step_context.current()
     assert share is not None  # noqa: S101  `is_traced` was asked
+    if share.is_own_step:
+        share.problems.append(NO_MEAN)
 
     def with_others(part: tf.Tensor) -> tf.Tensor:
         count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # what is borrowed is another's

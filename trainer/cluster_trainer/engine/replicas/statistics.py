@@ -150,18 +150,34 @@ def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
 def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Callable[[], Any]:
     def on_replica() -> None:
         values = [tf.identity(step_context.own(one)) for one in variables]
-        sums, total = summed(values, "the averages of BatchNorm"), count()
         local = Replicas.of(strategy).local if ring_of(strategy) else 1
-        of_equal = _times(_times(values, tf.constant(local)), total // local)
-        for variable, value, over_all, equal in zip(variables, values, sums, of_equal, strict=True):
-            copy = step_context.own(variable)
-            # A mean of equal numbers is not always that number, and a frozen layer's must not
-            # change.
-            is_same = tf.reduce_all(over_all == equal)
-            copy.assign(tf.where(is_same, value, over_all / tf.cast(total, value.dtype)))
+        means = means_of(values, "the averages of BatchNorm", local)
+        for variable, mean in zip(variables, means, strict=True):
+            step_context.own(variable).assign(mean)
 
     averaging: Callable[[], Any] = function_of(lambda: strategy.run(on_replica))
     return averaging
+
+
+def means_of(values: list[tf.Tensor], what: str, local: int = 1) -> list[tf.Tensor]:
+    """Return each value's mean over all replicas; call it in a replica context.
+
+    A mean of equal numbers is not always that number, and a frozen layer's must not change.
+
+    Args:
+        values: of this replica.
+        what: the values are; see `summed`.
+        local: how many replicas of a worker are summed before the workers.
+    """
+    sums, total = summed(values, what), count()
+    of_equal = _times(_times(values, tf.constant(local)) if local > 1 else values, total // local)
+    are_same = [
+        tf.reduce_all(over_all == equal) for over_all, equal in zip(sums, of_equal, strict=True)
+    ]
+    return [
+        tf.where(is_same, value, over_all / tf.cast(total, value.dtype))
+        for is_same, value, over_all in zip(are_same, values, sums, strict=True)
+    ]
 
 
 def _times(values: list[tf.Tensor], total: tf.Tensor) -> list[tf.Tensor]:

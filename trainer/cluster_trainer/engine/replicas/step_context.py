@@ -12,6 +12,7 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.waits import Waits
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.problems import Problem
 
 
 @dataclass
@@ -40,6 +41,10 @@ class Share:
         apart: the seeds that are another on each replica.
         first_batch: notes what is computed where the first batch is computed both ways, and nothing
             is applied; None: this is a step.
+        is_own_step: whether the worker takes this step by itself, from its own share's gradients;
+            see rounds.py.
+        optimizers: by `id`, those that were given gradients.
+        problems: what of the step cannot be taken so.
     """
 
     weight: tf.Tensor
@@ -55,11 +60,31 @@ class Share:
     scalars_differ: bool = False
     apart: list[Any] = field(default_factory=list)
     first_batch: Way | None = None
+    is_own_step: bool = False
+    optimizers: dict[int, Any] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
 
     @property
     def has_examples(self) -> tf.Tensor:
         """Whether there are examples, bool [], and not only one borrowed from another replica."""
         return self.weight > 0
+
+    @property
+    def of_gradient(self) -> tf.Tensor:
+        """The share's part of the gradient that is applied, float32 [].
+
+        Of a step that the worker takes by itself that is 1; without examples 0.
+        """
+        if not self.is_own_step:
+            return self.weight
+        return tf.cast(self.has_examples | self.is_whole, self.weight.dtype)
+
+    @property
+    def of_batch(self) -> tf.Tensor:
+        """The part of the batch over which a sum of the share is one, float32 []."""
+        if not self.is_own_step or self.is_whole is False:
+            return self.weight
+        return tf.where(self.is_whole, tf.ones_like(self.weight), self.weight)
 
 
 class _ShareOfThread(threading.local):
@@ -88,10 +113,16 @@ def computing(
     is_whole: tf.Tensor | None = None,
     waits: Waits | None = None,
     rows: Collection[int | None] = (None,),
+    *,
+    is_own_step: bool = False,
 ) -> Iterator[Share]:
     """Make the context a replica's part of a step; see `Share`."""
     share = Share(
-        weight, False if is_whole is None else is_whole, waits=waits, rows=frozenset(rows)
+        weight,
+        False if is_whole is None else is_whole,
+        waits=waits,
+        rows=frozenset(rows),
+        is_own_step=is_own_step,
     )
     before, _of_thread.share = _of_thread.share, share
     try:

@@ -56,6 +56,18 @@ class Writes:
                 return found
             found += more
 
+    @property
+    def written(self) -> list[Any]:
+        """The variables that the step assigns, whatever it assigns to them."""
+        return [one for one, _ in self._used]
+
+    def decided_by_share(self) -> bool:
+        """Tell whether the share decides if something is assigned."""
+        writes = [write for _, handle in self._used for write in writes_to(handle)]
+        branches = [one for one in writes if one.type in BRANCHES]
+        made = self._made_in_order(()) if branches else set()
+        return any(_is_made(one.inputs[0], made) for one in branches)
+
     def adds_to(self, variable: Any) -> bool:
         """Tell whether all assignments to a variable add something to its value."""
         handle = self._handle_of(variable)

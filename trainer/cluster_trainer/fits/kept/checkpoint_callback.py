@@ -176,8 +176,10 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def after_call(self, steps: int, done: int) -> None:
         """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
-        self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
-        is_due = self._every and self.place.step % self._every == 0
+        before = self.place.step
+        self._move(Stage.TRAINING, step=before + steps, done=done)
+        # A call of whole rounds may end behind the step at which one was due.
+        is_due = self._every and self.place.step // self._every > before // self._every
         if self._coordinator.stops():
             self._save()
         elif is_due:

@@ -16,7 +16,7 @@ from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Place
 from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.collectives.group import gradients_wire
+from cluster_trainer.collectives.group import gradients_wire, steps_of_round
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data.memory import available_bytes
@@ -31,7 +31,7 @@ from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
 from cluster_trainer.fits.kept.finding import Start, find_start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
-from cluster_trainer.fits.kept.same_fit import refuse_wire
+from cluster_trainer.fits.kept.same_fit import refuse_rounds, refuse_wire
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.network_watch import NetworkWatch
 from cluster_trainer.fits.pace_watch import PaceWatch
@@ -104,6 +104,7 @@ class KeptFit:
             lambda: waits_of(self._model).get(SUMS, 0.0),
             is_chief=self._workers.rank == 0,
             is_rounded=gradients_wire() == "bfloat16",
+            in_rounds=steps_of_round() > 1,
         )
 
     @property
@@ -170,7 +171,7 @@ class KeptFit:
                 settings say.
             PeerLostError: there is none, and only a new process could begin at step 0.
         """
-        refuse_wire(self._options.job.config, self._model.distribute_strategy)
+        self._refuse_without_ring()
         start = self._start = find_start(self._options, self._store, self._workers)
         if start.found:
             self._saved.furthest = start.found.checkpoint.number
@@ -209,7 +210,7 @@ class KeptFit:
         options, start = self._options, self._start
         self._data.note(given)
         if options.rehearses:
-            refuse_wire(options.job.config, self._model.distribute_strategy)
+            self._refuse_without_ring()
             self._refuse_rehearsal(given.arguments.get("callbacks"))
             given.arguments["callbacks"] = None
             start = Start()
@@ -232,6 +233,12 @@ class KeptFit:
             arrange(given, callbacks, own, options, begun.checkpoint_callback, files)
         begun.coordinator.vote.begin()
         return announced
+
+    def _refuse_without_ring(self) -> None:
+        """Refuse settings that only a ring heeds, where there is none."""
+        config, strategy = self._options.job.config, self._model.distribute_strategy
+        refuse_wire(config, strategy)
+        refuse_rounds(config, strategy)
 
     def _watched(self, begun: Begun) -> Watched:
         """Return the watch over the fit: its callback, its vote and the limits of its calls."""

@@ -5,7 +5,9 @@ gives, the data that each worker has loaded, and the model's variables.
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 
 import keras
@@ -26,6 +28,7 @@ from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names.spellings import PREFIX, shown_name, variable_of
 from cluster_trainer.settings.task import Task
 
+log = logging.getLogger("trainer")
 SETTINGS = "fit (settings and data)"
 THE_SAME = "the same on all workers"
 THE_SAME_DATA = "Every worker loads all examples in the same order, and uses its own slices."
@@ -60,6 +63,36 @@ def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None
             "workers with one CPU each sends them in this format."
         )
         raise ConfigurationError([Problem(shown_name("wire"), config.wire, "float32", advice)])
+
+
+def refuse_rounds(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
+    """Refuse to average weights every few steps where no ring sums; say it if nothing is summed.
+
+    Raises:
+        ConfigurationError: TensorFlow's collectives would sum gradients in each step.
+    """
+    if config.sync_every == 1 or ring_of(strategy) is not None:
+        return
+    if count_of(strategy) == 1:
+        _warn_of_no_rounds(variable_of("sync_every"))
+        return
+    advice = (
+        f"TensorFlow sums the gradients of this {type(strategy).__name__} in each step. Only the "
+        "workers of a ring, of one CPU each, take steps by themselves."
+    )
+    name, received = shown_name("sync_every"), str(config.sync_every)
+    raise ConfigurationError([Problem(name, received, "1", advice)])
+
+
+@cache
+def _warn_of_no_rounds(name: str) -> None:
+    log.warning("%s does nothing: this process trains alone, and averages nothing", name)
+
+
+def rounds_described() -> dict[str, str]:
+    """Return after how many steps a ring averages weights, name -> value; empty if it does not."""
+    every = group.steps_of_round()
+    return {variable_of("sync_every"): str(every)} if every > 1 else {}
 
 
 def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[Problem]:
@@ -106,6 +139,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         **described,
         "the variables": f"{len(names)}, {digest}",
         variable_of("wire"): group.gradients_wire() or "float32",
+        variable_of("sync_every"): str(group.steps_of_round()),
         variable_of("profile_steps"): ", ".join(map(str, options.cuts)),
     }
     refuse_differing(workers, options.job.task, facts)

@@ -23,6 +23,7 @@ OF_THE_STRATEGY = (
     "devices",
     "collectives",
     "wire",
+    "sync_every",
     "silence_seconds",
     "threads",
     "gpus_per_worker",

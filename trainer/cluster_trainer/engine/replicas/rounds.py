@@ -1,0 +1,191 @@
+"""Rounds: steps that each worker of a ring takes by itself, and the means that end them.
+
+With TRAINER_SYNC_EVERY above 1 an optimizer gets the gradients of the worker's own share. After so
+many steps, and at the end of each call of TensorFlow, everything with a fraction that the steps
+have assigned becomes its mean over the workers: weights, optimizers' slots, statistics, and what a
+step of the script's own assigns. Metrics are left out: they are summed, as ever. So between two
+calls all workers hold the same, and whatever looks at a model then, or saves it, need not know of
+rounds. Calls have whole rounds, but for an epoch's last one (epoch_iterator.py): the rounds do not
+depend on how long calls are.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
+from cluster_trainer.engine.replicas import own_state, statistics, step_context
+from cluster_trainer.engine.replicas.writes import Writes
+from cluster_trainer.engine.waits import SUMS, Waits
+from cluster_trainer.private import keras_names
+from cluster_trainer.problems import ConfigurationError, Problem
+
+WHAT = "training (the end of a round)"
+NAME = "TRAINER_SYNC_EVERY"
+SOME_APPLY = Problem(
+    NAME,
+    "above 1, with a step that applies gradients only if the batch says so",
+    "1, or gradients that are applied in each step",
+    "Each worker would decide by its share, and count other steps than the others. Multiply the "
+    "gradients by 0 or 1 instead.",
+)
+OWN_LOOP = Problem(
+    NAME,
+    "above 1, with `train_on_batch`",
+    "1, or a call of `fit`",
+    "Only a `fit` knows when a round ends. Its weights would be each worker's own.",
+)
+
+
+SEVERAL_DEVICES = Problem(
+    NAME,
+    "above 1, with several devices on a worker",
+    "1, or one device (TRAINER_DEVICES=CPU:0)",
+    "The devices of a worker sum gradients in each step.",
+)
+
+
+def steps_of_round(strategy: tf.distribute.Strategy) -> int:
+    """Return how many steps a worker takes by itself; 1: gradients are summed in each step.
+
+    Raises:
+        ConfigurationError: a worker has several replicas.
+    """
+    if ring_of(strategy) is None or count_of_all(strategy) == 1:
+        return 1
+    if group.steps_of_round() > 1 and Replicas.of(strategy).local > 1:
+        raise ConfigurationError([SEVERAL_DEVICES])
+    return group.steps_of_round()
+
+
+def refuse_own_loop() -> None:
+    """Refuse to train on a batch that somebody gives, whose round nobody ends.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    raise ConfigurationError([OWN_LOOP])
+
+
+class Place(NamedTuple):
+    """Where in a round a call of TensorFlow begins, and how it ends.
+
+    Attributes:
+        since: int32 [], how many steps of the round are done.
+        ends: bool [], whether the last round ends with the call, whole or not.
+    """
+
+    since: tf.Tensor
+    ends: tf.Tensor
+
+
+class Rounds:
+    """The rounds of a model's training steps.
+
+    Args:
+        model: compiled.
+        steps: of a round; 1: there are none, and nothing here does anything.
+        waits: counts for how long the workers wait for each other.
+    """
+
+    def __init__(self, model: keras.Model, steps: int, waits: Waits) -> None:
+        self._model, self._steps, self._waits = model, steps, waits
+        self._assigned: Sequence[Any] = ()
+        self._counters: Sequence[Any] = ()
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether there are any."""
+        return self._steps > 1
+
+    def place(self, since: int = 0, *, ends: bool = True) -> Place | None:
+        """Return what a call of TensorFlow is told; None where there are no rounds."""
+        return Place(tf.constant(since), tf.constant(ends)) if self.are_wanted else None
+
+    def note(self, part: step_context.Share, batch: Any) -> None:
+        """Note what a step has assigned that was just traced, or done.
+
+        Args:
+            part: what is known of the worker's share.
+            batch: the share that the step was given.
+
+        Raises:
+            ConfigurationError: the step cannot be taken by each worker by itself.
+        """
+        if not self.are_wanted:
+            return
+        state = self._state(part)
+        assigned = [*state.values()]
+        if not tf.executing_eagerly():  # else nobody knows what it has assigned
+            writes = Writes(batch, assigned, part)
+            assigned = writes.written
+            if writes.decided_by_share():
+                part.problems.append(SOME_APPLY)
+        if part.problems:
+            raise ConfigurationError([*dict.fromkeys(part.problems)])
+        self._assigned = [one for one in assigned if _is_floating(one)]
+        self._counters = [keras_names.step_counter(one) for one in part.optimizers.values()]
+        self._counters += statistics.whole_numbers(self._model)
+
+    def after_step(self, place: Place | None, done: tf.Tensor) -> None:
+        """End a round after its last step; `done` (int32 []) are those of the call."""
+        if place is not None:
+            tf.cond((place.since + done) % self._steps == 0, self._average, _nothing)
+
+    def after_call(self, place: Place | None, done: tf.Tensor) -> None:
+        """End the round in which the call has ended."""
+        if place is not None:
+            is_within = (place.since + done) % self._steps != 0
+            tf.cond(place.ends & is_within, self._average, _nothing)
+
+    def after_eager_step(self, done: int) -> None:
+        """Do what `after_step` does where steps run eagerly."""
+        if self.are_wanted and done % self._steps == 0:
+            self._average_eagerly()
+
+    def after_eager_call(self, done: int) -> None:
+        """Do what `after_call` does where steps run eagerly."""
+        if self.are_wanted and done % self._steps:
+            self._average_eagerly()
+
+    def _state(self, part: step_context.Share) -> dict[int, Any]:
+        """Return what a step may assign of the model and its optimizers, but metrics, by `id`."""
+        optimizers = part.optimizers.values()
+        own = [*self._model.variables, *statistics.of_replica(self._model)]
+        own += [variable for optimizer in optimizers for variable in optimizer.variables]
+        metrics = {id(one) for one in statistics.of_metrics(self._model)}
+        return {id(one): one for one in own if id(one) not in metrics}
+
+    def _average(self) -> tf.Tensor:
+        copies = [step_context.own(one) for one in self._assigned]
+        values = [tf.identity(one) for one in copies]
+        means = self._waits.measured(SUMS, values, lambda: statistics.means_of(values, WHAT))
+        for copy, mean in zip(copies, means, strict=True):
+            copy.assign(mean)
+        return _nothing()
+
+    def _average_eagerly(self) -> None:
+        """Average, and refuse what a trace would have told beforehand.
+
+        Raises:
+            ConfigurationError: some workers have counted other steps, or something else, than the
+                others.
+        """
+        self._average()
+        counts = [tf.cast(step_context.own(one), tf.int64) for one in self._counters]
+        totals = summed(counts, "training (whole numbers)")
+        several = tf.cast(count(), tf.int64)
+        for mine, total in zip(counts, totals, strict=True):
+            if not bool(tf.reduce_all(total == mine * several)):
+                raise ConfigurationError([SOME_APPLY, own_state.DIFFERENT_COUNTS])
+
+
+def _nothing() -> tf.Tensor:
+    return tf.constant(0)
+
+
+def _is_floating(variable: Any) -> bool:
+    return bool(tf.as_dtype(variable.dtype).is_floating)
