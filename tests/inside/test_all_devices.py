@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.collectives import local_devices
+from cluster_trainer.collectives import group, local_devices
+from cluster_trainer.distribution import of_script
 from cluster_trainer.engine.calls import all_devices
 from cluster_trainer.engine.install import install_of_devices
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.settings.task import Task
 
 INPUTS = np.random.default_rng(1).normal(size=[600, 6]).astype(np.float32)
 TARGETS = INPUTS.sum(1, keepdims=True) ** 2
@@ -222,6 +224,15 @@ def test_one_device_is_left_to_keras():
     offer("CPU:0")
     assert replicas_of_fit(network()) == 1
     assert not local_devices.are_wanted()
+
+
+@pytest.mark.parametrize(("every", "names"), [("1", ("CPU:0", "CPU:1")), ("4", ())])
+def test_workers_that_average_weights_train_on_one_device_each(monkeypatch, every, names):
+    monkeypatch.setattr(of_script, "from_environment", lambda _: Task(num_workers=2))
+    monkeypatch.setattr(group, "is_wanted", lambda: True)
+    environ = {"TRAINER_LOGICAL_CPUS": "2", "TRAINER_SYNC_EVERY": every}
+    monkeypatch.setattr(of_script, "_refuse_missing", lambda _: None)
+    assert of_script.devices_of_script(environ) == names
 
 
 SCRIPT = """

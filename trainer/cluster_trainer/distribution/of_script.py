@@ -14,7 +14,7 @@ from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.names.spellings import shown_name, variable_of
 from cluster_trainer.settings.task import as_started, from_environment
 
-SETTINGS = ("devices", "logical_cpus")
+SETTINGS = ("devices", "logical_cpus", "sync_every")
 log = logging.getLogger("trainer")
 
 
@@ -26,7 +26,8 @@ def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         ConfigurationError: the script has cut the CPU otherwise than it was told to.
     """
-    if from_environment(as_started(environ)).num_workers > 1 and not group.is_wanted():
+    is_alone = from_environment(as_started(environ)).num_workers == 1
+    if not is_alone and not group.is_wanted():
         return ()
     config = _settings(environ)
     names = devices.numbered("GPU", len(tf.config.list_logical_devices("GPU")))
@@ -34,6 +35,13 @@ def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
         cpus = devices.numbered("CPU", config.logical_cpus or 1)
         names = tuple(config.devices.split(",")) if config.devices else cpus
         _refuse_missing(names)
+    if len(names) > 1 and config.sync_every > 1 and not is_alone:
+        log.warning(
+            "%s: each worker trains on one of its %d devices",
+            variable_of("sync_every"),
+            len(names),
+        )
+        return ()
     if len(names) > 1:
         log.info(
             "up: %d devices of this machine (%s) train as one, each on its share of a batch; "
