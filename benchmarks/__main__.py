@@ -2,7 +2,7 @@
 
 import os
 
-from benchmarks import checkpoints, keras_fit, rendezvous, start_up, sums
+from benchmarks import checkpoints, fewer_sums, keras_fit, rendezvous, start_up, sums
 from benchmarks.clusters import kills, speed
 from benchmarks.cost import __main__ as cost
 
@@ -17,6 +17,8 @@ if __name__ == "__main__":
     keras_fit.main(image)
     print()
     sums.main(image)
+    print()
+    fewer_sums.main(image, fewer_sums.WORKERS, fewer_sums.EVERY, fewer_sums.SEEDS)
     print()
     speed.main(image)
     print()
