@@ -1,6 +1,7 @@
 """Steps that each worker of a ring takes by itself, and the means that end their rounds."""
 
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -10,8 +11,11 @@ from meeting_place import MeetingPlace
 from test_gradients_wire import Echo
 from test_own_state import Pointer
 
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
+from cluster_trainer.checkpoints.resume import Found, refuse_other_run
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.fits.program import options_of
 from cluster_trainer.problems import ConfigurationError, ExitCode
 
 EVERY = 3
@@ -271,3 +275,17 @@ def test_between_two_means_nothing_of_the_weights_is_sent(ring):
     model.fit(X, Y, batch_size=2, verbose=0, steps_per_epoch=8)
     weights = sum(int(np.prod(one.shape)) for one in model.trainable_variables)
     assert [size for size, *_ in ring.sums].count(weights) == 3  # after 3, 6 and 8 steps
+
+
+@pytest.mark.usefixtures("ring")
+def test_a_resume_with_another_number_of_steps_is_refused(tmp_path):
+    parts = dict.fromkeys(("job", "stop", "deadline", "fits_ended", "tell"))
+    options = options_of(SimpleNamespace(**parts), tmp_path, {})
+    saved = Checkpoint(5, Stage.TRAINING, options.described, {}, [], [])
+    found = Found(saved, b"", "worker-0", is_here=True)
+    refuse_other_run(found, options.described, [])
+    group.let_rounds_have(EVERY + 1)
+    now = options_of(SimpleNamespace(**parts), tmp_path, {}).described
+    for described in (now, {}):
+        with pytest.raises(ConfigurationError, match=f"TRAINER_SYNC_EVERY.*{EVERY}"):
+            refuse_other_run(found, described, [])
