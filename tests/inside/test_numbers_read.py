@@ -1,9 +1,12 @@
 """The numbers that a script's losses and callbacks decide by are those of a resumed fit."""
 
+import time
 from functools import partial
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_one, of_parts
 
@@ -27,6 +30,54 @@ class Own(keras.losses.Loss):
         super().__init__()
         self.gamma = gamma
 
+    def call(self, y, mine):
+        return self.gamma * (y - mine)
+
+
+class Trainer:
+    """A program's object, of which a loss reads one number through a method."""
+
+    def __init__(self):
+        self.alpha, self.rank, self.epochs, self.built = 4.0, 1, 7, True
+
+    def loss(self, y, mine):
+        return self.weighted(y - mine)
+
+    def weighted(self, one):
+        return self.alpha * one
+
+    def other(self):
+        return self.rank
+
+
+class Timed(keras.metrics.Metric):
+    def __init__(self):
+        super().__init__()
+        self.began, self.number, self.asked, self.share = time.time(), time.time_ns(), 0, 0.5
+
+    def result(self):
+        self.asked += 1
+        return self.share * (self.began + self.number), self.built, self.dtype
+
+
+rate = 3.0
+
+
+def with_attributes(y, mine):
+    """Reads no global `rate`, and one global within."""
+    return [ALPHA * one.rate for one in (y, mine)]
+
+
+def counting():
+    calls = 0
+
+    def loss(y, mine):
+        nonlocal calls
+        calls += 1
+        return y - mine
+
+    return loss
+
 
 @pytest.mark.parametrize(
     ("thing", "number"),
@@ -36,8 +87,11 @@ class Own(keras.losses.Loss):
         (partial(with_delta, delta=5.0), 5.0),
         (Own(7.0), 7.0),
         (Own(9.0).call, 9.0),
+        (closing([1.0, 2.0]), [1.0, 2.0]),
+        (closing(np.array([1, 2])), [1, 2]),
+        (closing(tf.constant([1.0])), [1.0]),
     ],
-    ids=["a closure", "a global", "a partial", "an object", "a method"],
+    ids=["closure", "global", "partial", "object", "method", "list", "array", "tensor"],
 )
 def test_a_number_is_found_wherever_a_loss_has_it(thing, number):
     assert number in of_one(thing).values()
@@ -48,6 +102,22 @@ def test_a_number_is_found_wherever_a_loss_has_it(thing, number):
 )
 def test_of_keras_own_the_configuration_says_it(thing):
     assert of_one(thing) == {}
+
+
+@pytest.mark.parametrize(
+    ("thing", "numbers"),
+    [
+        (Trainer().loss, {"alpha": 4.0}),
+        (Timed(), {"share": 0.5}),
+        (with_attributes, {"ALPHA": ALPHA}),
+        (counting(), {}),
+        (closing(time.time()), {}),
+        (closing(keras.Variable(1.0)), {}),
+    ],
+    ids=["method", "metric", "attributes", "counter", "time", "variable"],
+)
+def test_nothing_counts_that_is_not_read_or_differs_at_each_start(thing, numbers):
+    assert of_one(thing) == numbers
 
 
 def test_each_part_of_what_is_compiled_counts():
@@ -65,5 +135,20 @@ def test_callbacks_that_steer_a_fit_tell_their_arguments_and_not_their_state():
     stop.on_train_begin()
     stop.on_epoch_end(0, {"loss": 1.0})
     assert of_callbacks(callbacks) == before
-    stop.patience = 4
-    assert of_callbacks(callbacks) != before
+    for name, other in [("patience", 4), ("mode", "max"), ("min_delta", np.float64(0.1))]:
+        was = getattr(stop, name)
+        setattr(stop, name, other)
+        assert of_callbacks(callbacks) != before, name
+        setattr(stop, name, was)
+
+
+def test_the_sign_that_keras_gives_min_delta_is_no_other_number():
+    told = [of_callbacks([stopping(sign)]) for sign in (1, -1)]
+    assert told[0] == told[1]
+    assert of_callbacks([stopping(1, baseline=-0.5)]) != of_callbacks([stopping(1, baseline=0.5)])
+
+
+def stopping(sign, baseline=None):
+    stop = keras.callbacks.EarlyStopping("loss", baseline=baseline)
+    stop.min_delta = sign * np.int64(2)
+    return stop

@@ -28,6 +28,9 @@ NEWEST = "fit (the newest checkpoint)"
 SHOWN_VARIABLES = 3
 LAYERS = "the layers"
 """The setting with a digest of the layers' configurations."""
+CALLBACKS, NUMBERS = "the callbacks that steer it", "the numbers that losses and metrics read"
+OF_A_WORKER = (CALLBACKS, NUMBERS)
+"""The settings that may differ between workers, such as a callback of the chief."""
 log = logging.getLogger("trainer")
 
 
@@ -118,7 +121,7 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
         ConfigurationError: it is.
     """
     own = Found(Checkpoint.from_bytes(content), content, task.name, is_here=True)
-    refuse_other_run(own, found.settings, uncounted(variable_names(found)))
+    refuse_other_run(own, found.settings, uncounted(variable_names(found)), OF_A_WORKER)
 
 
 def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
-from cluster_trainer.checkpoints.resume import LAYERS
+from cluster_trainer.checkpoints.resume import CALLBACKS, LAYERS, NUMBERS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_parts
 from cluster_trainer.private import keras_names
 
@@ -18,7 +18,6 @@ SHOWN_CHARACTERS = 120
 METRICS = ("metrics", "weighted_metrics")
 TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
 """The settings that `training_described` returns; checkpoints of earlier versions lack them."""
-CALLBACKS, NUMBERS = "the callbacks that steer it", "the numbers that losses and metrics read"
 VARYING = ("trainable", "seed")
 """Left out: a callback may freeze a layer later, and some layers draw a seed if none is given."""
 CODE = ("__lambda__", "function")

@@ -1,28 +1,34 @@
 """The numbers that a script's losses, metrics and callbacks read, beside their configuration."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from numbers import Number
+from types import CodeType, FunctionType
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from cluster_trainer.engine.running import flat
+from cluster_trainer.fits.identity.names_in_code import names_in
+from cluster_trainer.fits.identity.place import LIKE_A_TIME
 from cluster_trainer.installed import is_installed
 
 STEERING: Mapping[type, tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: (
-        *("monitor", "patience", "min_delta", "baseline", "start_from_epoch"),
+        *("monitor", "mode", "patience", "min_delta", "baseline", "start_from_epoch"),
         "restore_best_weights",
     ),
     keras.callbacks.ReduceLROnPlateau: (
-        *("monitor", "factor", "patience", "min_delta", "cooldown", "min_lr"),
+        *("monitor", "mode", "factor", "patience", "min_delta", "cooldown", "min_lr"),
     ),
     keras.callbacks.LearningRateScheduler: ("schedule",),
 }
 """The callbacks of Keras that decide how long and how fast a fit trains, and their arguments."""
+MOST_ITEMS = 1_000
+"""The size of lists and arrays of numbers that are compared."""
 
 
 def of_callbacks(given: Any) -> list[Any]:
@@ -31,7 +37,7 @@ def of_callbacks(given: Any) -> list[Any]:
     for one in flat(given):
         names = next((names for kind, names in STEERING.items() if isinstance(one, kind)), None)
         if names is not None:
-            told = {name: _told(getattr(one, name, None)) for name in names}
+            told = {name: _told(name, getattr(one, name, None)) for name in names}
             found.append([type(one).__name__, told])
     return found
 
@@ -47,23 +53,80 @@ def of_one(thing: Any) -> dict[str, Any]:
         given: dict[Any, Any] = {**dict(enumerate(thing.args)), **thing.keywords}
         return {**_numbers(given), **of_one(thing.func)}
     if inspect.ismethod(thing):
-        return {**of_one(thing.__self__), **of_one(thing.__func__)}
-    if inspect.isfunction(thing):
-        return _numbers(_names_read(thing)) if _is_of_script(thing) else {}
+        return {**_of_object(thing.__self__, [thing.__func__]), **of_one(thing.__func__)}
+    if isinstance(thing, FunctionType):
+        return _numbers(_variables_of(thing)) if _is_of_script(thing) else {}
     if thing is None or not _is_of_script(type(thing)):
         return {}
-    return _numbers(getattr(thing, "__dict__", {}))
+    return _of_object(thing, _functions(type(thing)).values())
 
 
-def _names_read(function: Any) -> Mapping[str, Any]:
-    try:
-        read = inspect.getclosurevars(function)
-    except ValueError:  # something that it closes over is not there yet
-        return {}
-    return {**read.globals, **read.nonlocals}
+def _of_object(thing: Any, functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
+    """Return the numbers among the attributes that some functions read.
+
+    What packages set is in the configuration, or is no part of it. What a function assigns is
+    state.
+    """
+    kind = thing if isinstance(thing, type) else type(thing)
+    own = _functions(kind)
+    waiting, seen = [*functions], set()
+    read: set[str] = set()
+    while waiting:
+        code = getattr(waiting.pop(), "__code__", None)
+        if isinstance(code, CodeType) and code not in seen:
+            seen.add(code)
+            names = names_in(code).attributes
+            read |= names
+            waiting += [own[name] for name in names & own.keys()]
+    read -= _set_by_packages(kind)
+    for function in own.values():
+        read -= names_in(function.__code__).stored
+    return _numbers(
+        {name: one for name, one in getattr(thing, "__dict__", {}).items() if name in read}
+    )
+
+
+def _functions(kind: type) -> dict[str, FunctionType]:
+    """Return the functions of a script's class and its bases, without `__init__`."""
+    found: dict[str, FunctionType] = {}
+    for one in reversed(kind.__mro__):
+        if _is_of_script(one):
+            found |= _functions_in(one)
+    found.pop("__init__", None)
+    return found
+
+
+def _functions_in(kind: type) -> dict[str, FunctionType]:
+    values = {
+        name: getattr(one, "__func__", getattr(one, "fget", one))
+        for name, one in vars(kind).items()
+    }
+    return {name: one for name, one in values.items() if isinstance(one, FunctionType)}
+
+
+def _set_by_packages(kind: type) -> set[str]:
+    """Return the attributes that the functions of a class's installed bases assign."""
+    bases = [one for one in kind.__mro__ if not _is_of_script(one)]
+    functions = [one for base in bases for one in _functions_in(base).values()]
+    return {name for one in functions for name in names_in(one.__code__).stored}
+
+
+def _variables_of(function: FunctionType) -> dict[str, Any]:
+    """Return the globals that a function reads, and what it closes over, by name."""
+    names = names_in(function.__code__)
+    found = {name: function.__globals__.get(name) for name in names.globals}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # it is not there yet
+            continue
+    return {name: one for name, one in found.items() if name not in names.stored}
 
 
 def _is_of_script(thing: Any) -> bool:
+    if isinstance(thing, type) and thing.__module__ == "builtins":
+        return False
     try:
         return not is_installed(inspect.getfile(thing))
     except (TypeError, OSError):  # of `python -c`, or of a notebook's cell
@@ -80,17 +143,37 @@ def _leaves(given: Any) -> Iterator[Any]:
         yield given
 
 
-def _told(value: Any) -> Any:
+def _told(name: str, value: Any) -> Any:
     if callable(value):
         return [getattr(value, "__name__", type(value).__name__), of_one(value)]
     # EarlyStopping changes the sign itself.
-    return abs(value) if isinstance(value, float) else value
+    return abs(value) if name == "min_delta" else value
 
 
 def _numbers(named: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the numbers among some values; what begins with `_` is Keras's or private."""
-    return {
-        str(name): value.item() if isinstance(value, np.generic) else value
-        for name, value in named.items()
-        if isinstance(value, (Number, np.bool_)) and not str(name).startswith("_")
-    }
+    told = {str(name): _plain(value) for name, value in named.items()}
+    found = {name: one for name, one in sorted(told.items()) if not name.startswith("_")}
+    return {name: one for name, one in found.items() if one is not None and _lasts(one)}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number, or a small list or array of numbers; None for anything else."""
+    if isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
+        value = value.numpy() if value.shape.num_elements() <= MOST_ITEMS else None
+    if isinstance(value, (np.generic, np.ndarray)):
+        is_number = value.dtype.kind in "biufc" and value.size <= MOST_ITEMS
+        return value.tolist() if is_number else None
+    if isinstance(value, (list, tuple)) and 0 < len(value) <= MOST_ITEMS:
+        items = [_plain(one) for one in value if isinstance(one, (Number, np.generic))]
+        return items if len(items) == len(value) else None
+    return value if isinstance(value, Number) else None
+
+
+def _lasts(value: Any) -> bool:
+    """Tell whether numbers are likely the same at each start: none is like a time."""
+    try:
+        sizes = np.abs(np.asarray(value, np.complex128))
+    except OverflowError:
+        return False
+    return not (np.isfinite(sizes) & (sizes >= LIKE_A_TIME)).any()

@@ -14,13 +14,13 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.checkpoints.checkpoint import uncounted
-from cluster_trainer.checkpoints.resume import LAYERS, refuse_other_run
+from cluster_trainer.checkpoints.resume import LAYERS, OF_A_WORKER, refuse_other_run
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.data.pipelines import ROWS
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
-from cluster_trainer.fits.identity.compiled import CALLBACKS, NUMBERS, TRAINING
+from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -136,16 +136,19 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     forms = [f"{one.dtype} {list(one.shape)}" for one in model.variables]
     digest = sha256("\n".join([*names, *forms]).encode()).hexdigest()[:12]
     facts = {
-        **described,
+        **{name: value for name, value in described.items() if name not in OF_A_WORKER},
         "the variables": f"{len(names)}, {digest}",
         variable_of("wire"): group.gradients_wire() or "float32",
         variable_of("sync_every"): str(group.steps_of_round()),
         variable_of("profile_steps"): ", ".join(map(str, options.cuts)),
     }
     refuse_differing(workers, options.job.task, facts)
+    own = {name: described.get(name, "") for name in OF_A_WORKER}
+    differing_now = {*differing(of_all(workers, own, SETTINGS))}
     if start.found:
         left_out = set() if options.compares_layers else {LAYERS}
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
-        left_out |= {CALLBACKS, NUMBERS, ROWS} - start.found.checkpoint.settings.keys()
+        left_out |= {*OF_A_WORKER, ROWS} - start.found.checkpoint.settings.keys()
+        left_out |= differing_now  # the checkpoint has those of one worker
         refuse_other_run(start.found, described, names, left_out)

@@ -1,0 +1,82 @@
+"""Workers may read different numbers in a loss, and one alone may stop early."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
+from cluster_trainer.checkpoints.resume import CALLBACKS, NUMBERS, OF_A_WORKER, Found
+from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.fits.kept.finding import Start
+from cluster_trainer.fits.kept.same_fit import refuse_others
+from cluster_trainer.problems import ConfigurationError
+
+SECONDS = 30
+TRAINED = {"the loss": "mse", NUMBERS: "[0]", CALLBACKS: "[stops]"}
+
+
+class Pair(Workers):
+    """One of two workers in this process."""
+
+    count = 2
+    rank = 0
+
+    def __init__(self, rank, given, meet):
+        self.rank, self._given, self._meet = rank, given, meet
+
+    def _all(self, mine):
+        self._given[self.rank] = mine
+        self._meet.wait(SECONDS)
+        found = [*self._given]
+        self._meet.wait(SECONDS)
+        return found
+
+    def _rows(self, mine, what):  # noqa: ARG002
+        return np.stack(self._all(mine))
+
+    def broadcast(self, content, holder, what=""):  # noqa: ARG002
+        return self._all(content)[holder]
+
+    def part(self):
+        return None
+
+
+def ended(described, saved=None):
+    """Let two workers that are `described` so begin; return what each raises."""
+    start = Start()
+    if saved is not None:
+        progress = {"place": {}, "random": None}
+        checkpoint = Checkpoint(1, Stage(0), saved, progress, [], [])
+        start = Start(1, Found(checkpoint, b"", "worker-0", is_here=True))
+    given, meet = [None, None], Barrier(2)
+    task = SimpleNamespace(name_of="worker-{}".format)
+    options = SimpleNamespace(job=SimpleNamespace(task=task), cuts=(), compares_layers=True)
+
+    def begin(rank):
+        model, workers = SimpleNamespace(variables=[]), Pair(rank, given, meet)
+        try:
+            refuse_others(options, model, workers, start, described[rank], [])
+        except ConfigurationError as error:
+            return [one.name for one in error.problems]
+        return []
+
+    with ThreadPoolExecutor(2) as pool:
+        return [*pool.map(begin, range(2))]
+
+
+@pytest.mark.parametrize("saved", [None, TRAINED], ids=["at step 0", "from a checkpoint"])
+@pytest.mark.parametrize("name", OF_A_WORKER)
+def test_workers_train_whose_own_numbers_differ(name, saved):
+    assert ended([TRAINED, TRAINED | {name: "[1]"}], saved) == [[], []]
+
+
+def test_workers_with_different_losses_do_not():
+    assert ended([TRAINED, TRAINED | {"the loss": "mae"}]) == [["the loss"]] * 2
+
+
+@pytest.mark.parametrize("name", OF_A_WORKER)
+def test_a_fit_whose_workers_all_have_another_number_does_not_resume(name):
+    assert ended([TRAINED | {name: "[1]"}] * 2, TRAINED) == [[name]] * 2
