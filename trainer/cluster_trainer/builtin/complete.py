@@ -40,6 +40,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
         deadline,
         reporter.journal,
         process.ended,
+        process.network,
         run=run,
         described=described_of(run),
         reporter=reporter,

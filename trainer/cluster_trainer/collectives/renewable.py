@@ -162,7 +162,7 @@ class RenewableRing:
 
     @property
     def traffic(self) -> Traffic:
-        """How much the sums of the present ring have sent so far, and how long they took."""
+        """How much the present ring's float32 sums have sent so far, and how long they took."""
         return self._ring.traffic if self._ring else Traffic()
 
     @property

@@ -1,4 +1,4 @@
-"""Says once, on the chief, that the network limits a fit; `status` shows it while it does."""
+"""Says once, on the chief, that the network limits fits; `status` shows it while it does."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ class NetworkWatch:
     """Compares how long the workers' steps waited for sums; they exchange it after each call.
 
     Args:
+        limit: notes how long they waited, for all fits of the process.
         ring: makes the sums; None: TensorFlow makes them, and does not tell how long they take.
         waited: returns for how many seconds this worker's steps have waited for sums.
         is_chief: whether this worker says so.
@@ -24,8 +25,9 @@ class NetworkWatch:
         reason: why the network is the limit, for `status`; empty if it is not.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
+        limit: NetworkLimit,
         ring: RenewableRing | None,
         waited: Callable[[], float],
         *,
@@ -33,11 +35,10 @@ class NetworkWatch:
         is_rounded: bool,
         in_rounds: bool = False,
     ) -> None:
-        self._ring, self._waited = ring, waited
+        self._limit, self._ring, self._waited = limit, ring, waited
         self._is_chief, self._is_rounded, self._in_rounds = is_chief, is_rounded, in_rounds
-        self._limit = NetworkLimit()
         self._before: tuple[float, Traffic] | None = None
-        self._sent_bytes, self._has_said = 0, False
+        self._more = Traffic()
         self.reason = ""
 
     def mine(self) -> list[float]:
@@ -49,20 +50,20 @@ class NetworkWatch:
             return [0.0, 0.0]
         now = self._waited(), self._ring.traffic
         (sums, traffic), self._before = self._before or now, now
-        more = now[1].since(traffic)
-        self._sent_bytes = more.sent_bytes
-        return [min(0.0, sums - now[0]), -more.seconds]
+        self._more = now[1].since(traffic)
+        return [min(0.0, sums - now[0]), -self._more.seconds]
 
     def take(self, seconds: float, told: Sequence[float]) -> None:
         """Note what all workers sent: how long their calls took, and the largest of `mine`."""
         sums, exchanging = (-one for one in told)
-        self._limit.note(Interval(seconds, sums, exchanging, self._sent_bytes))
+        mine = self._more.sent_bytes, self._more.exchanges
+        self._limit.note(Interval(seconds, sums, exchanging, *mine))
         if not self._is_chief:
             return
         if not self._limit.is_reached:
             self.reason = ""
             return
         self.reason = self._limit.in_words(is_rounded=self._is_rounded, in_rounds=self._in_rounds)
-        if not self._has_said:
-            self._has_said = True
+        if not self._limit.is_told:
+            self._limit.is_told = True
             log.warning("%s (docs/how-to/slow-networks.md)", self.reason)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.process.network_limit import NetworkLimit
 
 if TYPE_CHECKING:
     from cluster_trainer.fits.program import Outcome, Program
@@ -29,6 +30,7 @@ class Process:
         folders: those that `cluster_trainer.fit` has trained into.
         programs: the built-in trainer, by the thread that runs it.
         ended: the fits that have ended.
+        network: notes how long the workers waited for sums.
         beginning: held while the script begins, which two of its threads may ask for at once.
         fitting: held while a thread fits.
         lacks_threads: whether TensorFlow had begun when it was forked; see process/forked.py.
@@ -42,6 +44,7 @@ class Process:
     folders: set[Path] = field(default_factory=set)
     programs: "dict[int, Program]" = field(default_factory=dict)
     ended: EndedFits = field(default_factory=EndedFits)
+    network: NetworkLimit = field(default_factory=NetworkLimit)
     beginning: threading.Lock = field(default_factory=threading.Lock)
     fitting: threading.Lock = field(default_factory=threading.Lock)
     lacks_threads: bool = False

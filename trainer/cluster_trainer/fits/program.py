@@ -16,6 +16,7 @@ from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.same_fit import rounds_described
+from cluster_trainer.process.network_limit import NetworkLimit
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
@@ -47,6 +48,7 @@ class Program(ABC):
         deadline: until when a call of TensorFlow must be over.
         journal: this worker's events.jsonl.
         fits_ended: the process's fits that have ended.
+        network: notes how long the workers waited for sums, for all fits of the process.
     """
 
     job: Job
@@ -54,6 +56,7 @@ class Program(ABC):
     deadline: Deadline
     journal: Journal
     fits_ended: EndedFits
+    network: NetworkLimit
 
     def guarded(self) -> AbstractContextManager[None]:
         """Handle stops and stalls while a fit runs, unless the program does so anyway."""
@@ -153,6 +156,7 @@ def options_of(
         folder / CHECKPOINTS,
         {**described, **rounds_described()},
         ended=program.fits_ended,
+        network=program.network,
         tell=program.tell,
         **more,
     )

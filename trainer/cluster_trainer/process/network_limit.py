@@ -1,8 +1,10 @@
 """Whether the network limits the speed: a rule over how long steps waited for sums.
 
 A step waits for sums from the moment at which this worker's own gradients are ready. The worker
-that waits least does not wait for others, so its wait is the time of the sums themselves. If that
-is more than a third of half a minute of training, a faster network would help.
+that waits least is the slowest one. If that is always the same one, it waits for no other, and its
+wait is the time of the sums themselves. If each step has another slowest worker, all wait for
+others, too, and the time of the sums is less. If the wait is more than a third of half a minute of
+training, a faster network or fewer sums would help.
 """
 
 from collections import deque
@@ -15,7 +17,14 @@ HALF = 0.5
 """The share of the traffic that remains with bfloat16."""
 OF_ROUNDS = 3 / 16
 """The share that remains if weights and Adam's two slots are averaged every 16 steps."""
-BITS, GIGA = 8, 1e9
+SMALL_BYTES = 2**16
+"""Up to about this size, a sum takes as long as its round trips, at any rate."""
+MOST, ALMOST_ALL = 0.5, 0.9
+"""Of the waiting: the shares of float32 sums at which they explain it. The rest are sparse rows."""
+EVERY = "TRAINER_SYNC_EVERY"
+NOT_EXACT = "not exact: each worker takes steps by itself"
+HELPS = "larger batches or a faster network would help"
+BITS, GIGA, MILLI = 8, 1e9, 1e-3
 
 
 @dataclass(frozen=True)
@@ -25,21 +34,28 @@ class Interval:
     Attributes:
         seconds: how long they took.
         sums: for how many of them the worker that waited least waited for sums.
-        exchanging: for how many of them that worker was in an exchange, also outside of steps.
-        sent_bytes: by this worker.
+        exchanging: for how many of them that worker was in float32 sums, also outside of steps.
+        sent_bytes: by this worker, in float32 sums.
+        exchanges: the number of these sums.
     """
 
     seconds: float
     sums: float
     exchanging: float
     sent_bytes: int
+    exchanges: int
 
 
 class NetworkLimit:
-    """Looks at the last half minute."""
+    """Looks at the last half minute of a process's training, over all of its fits.
+
+    Attributes:
+        is_told: whether the user was told that the limit is reached.
+    """
 
     def __init__(self) -> None:
         self._intervals: deque[Interval] = deque()
+        self.is_told = False
 
     def note(self, interval: Interval) -> None:
         """Note the seconds since the last note."""
@@ -52,15 +68,34 @@ class NetworkLimit:
         return sum(one.seconds for one in self._intervals)
 
     @property
+    def _exchanging(self) -> float:
+        return sum(one.exchanging for one in self._intervals)
+
+    @property
+    def _exchanges(self) -> int:
+        return sum(one.exchanges for one in self._intervals)
+
+    @property
+    def _sent_bytes(self) -> int:
+        return sum(one.sent_bytes for one in self._intervals)
+
+    @property
+    def _waited(self) -> float:
+        return min(sum(one.sums for one in self._intervals), self._seconds)
+
+    @property
     def share(self) -> float:
-        """The part of the window in which steps waited for sums, and not for other workers."""
-        return sum(one.sums for one in self._intervals) / max(self._seconds, 1e-9)
+        """The part of the window in which the worker that waited least waited for sums."""
+        return self._waited / max(self._seconds, 1e-9)
 
     @property
     def bits_per_second(self) -> float:
-        """The rate at which this worker sent during exchanges."""
-        seconds = sum(one.exchanging for one in self._intervals)
-        return BITS * sum(one.sent_bytes for one in self._intervals) / max(seconds, 1e-9)
+        """This worker's bits of float32 sums, divided by the seconds of these sums.
+
+        The seconds include round trips and waiting for slower workers, so the network may be
+        faster.
+        """
+        return BITS * self._sent_bytes / max(self._exchanging, 1e-9)
 
     @property
     def is_reached(self) -> bool:
@@ -75,26 +110,40 @@ class NetworkLimit:
             in_rounds: whether weights are averaged every few steps, in place of sums in each.
         """
         what = "averages of weights" if in_rounds else "sums of gradients"
-        advice = "larger batches or a faster network would help"
-        if in_rounds:
-            advice = f"a larger TRAINER_SYNC_EVERY, {advice}"
-        else:
-            left = OF_ROUNDS / HALF if is_rounded else OF_ROUNDS
-            instead = " in place of bfloat16" if is_rounded else ""
-            advice = (
-                f"TRAINER_SYNC_EVERY=16{instead} would train about {self._faster(left):.1f} times "
-                f"as fast (not exact: each worker takes steps by itself), and {advice}"
-            )
-        if not (is_rounded or in_rounds):
-            advice = (
-                f"TRAINER_WIRE=bfloat16 would train about {self._faster(HALF):.1f} times as fast "
-                f"(gradients are rounded on the way), {advice}"
-            )
-        return (
-            f"the network is the limit: {what} take {self.share:.0%} of the time at "
-            f"{self.bits_per_second / GIGA:.2g} Gbit/s; {advice}"
-        )
+        take = f"{what} take {self.share:.0%} of the time"
+        rounds = f"{EVERY}=16 in place of bfloat16" if is_rounded else f"{EVERY}=16"
+        helps = f"a larger {EVERY}, {HELPS}" if in_rounds else HELPS
+        if self._sends_much:
+            rate = f"{self.bits_per_second / GIGA:.2g} Gbit/s"
+            gains = "" if in_rounds else self._gains(rounds, is_rounded=is_rounded)
+            return f"the network is the limit: {take} at {rate}; {gains}{helps}"
+        if not self._is_of_sums(MOST):
+            return f"the network is the limit: {take}; {helps}"
+        each = f"about {self._exchanging / self._exchanges / MILLI:.2g} ms each"
+        fewer = f"a larger {EVERY}" if in_rounds else f"{rounds} ({NOT_EXACT})"
+        return f"the steps are short: {take}, {each}; larger batches or {fewer} would help"
 
-    def _faster(self, left: float) -> float:
-        """Return how many times as fast it would be with so much of the traffic left."""
-        return 1 / (1 - self.share * (1 - left))
+    def _gains(self, rounds: str, *, is_rounded: bool) -> str:
+        """Return the gains of smaller and of fewer sums, in words; "" if there are none."""
+        gains = []
+        if not is_rounded:
+            gain = f"TRAINER_WIRE=bfloat16 would train {self._faster(HALF)}"
+            gains.append(f"{gain} (gradients are rounded on the way)")
+        if self._is_of_sums(ALMOST_ALL):  # rounds send whole tables in place of sparse rows
+            left = OF_ROUNDS / HALF if is_rounded else OF_ROUNDS
+            gains.append(f"{rounds} would train {self._faster(left)} ({NOT_EXACT})")
+        return f"{', '.join(gains)}, and " if gains else ""
+
+    @property
+    def _sends_much(self) -> bool:
+        """Whether sums are so large that they take longer than their round trips."""
+        return self._sent_bytes > SMALL_BYTES * self._exchanges
+
+    def _is_of_sums(self, part: float) -> bool:
+        """Return whether float32 sums, and not sparse rows, are so much of the waiting."""
+        return 0 < part * self._waited <= self._exchanging
+
+    def _faster(self, left: float) -> str:
+        """Return how fast it would be, in words, with so much of the float32 sums left."""
+        share = min(self._waited, self._exchanging) / max(self._seconds, 1e-9)
+        return f"up to {1 / (1 - share * (1 - left)):.1f} times as fast"

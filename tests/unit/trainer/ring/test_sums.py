@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as arrays
 
 from cluster_trainer.collectives.ring.memory import ALIGNMENT
 from cluster_trainer.collectives.ring.ring import DTYPES, SMALL_BYTES, Ring
+from cluster_trainer.collectives.ring.traffic import Traffic
 from harness.rings import on_all, over_tcp, rings
 
 SIZES = range(2, 9)
@@ -64,6 +65,13 @@ def test_what_they_send_is_counted(size: int, wire: str | None, sent: float) -> 
         for ring in made:
             assert ring.traffic.sent_bytes == pytest.approx(sent * count, rel=0.01)
             assert 0 < ring.traffic.seconds < 60
+            assert ring.traffic.exchanges == 1
+
+
+def test_sums_that_rounding_leaves_alone_are_not_counted() -> None:
+    with rings(2) as made:
+        summed(made, [np.ones(1000, np.int64)] * 2)
+        assert [ring.traffic for ring in made] == [Traffic()] * 2
 
 
 @pytest.mark.long

@@ -77,7 +77,7 @@ class Ring:
     Attributes:
         operations: how many operations have begun.
         is_closed: whether this process has left the ring.
-        traffic: what the sums so far have sent, and for how long.
+        traffic: how much the float32 sums so far have sent, and how long they took.
     """
 
     def __init__(  # noqa: PLR0913
@@ -148,7 +148,8 @@ class Ring:
             np.errstate(all="ignore"),
         ):
             way = AsBfloat16 if wire else AsTheyAre
-            return self._sum(way(np.ascontiguousarray(values), self._memory), headers)
+            numbers = way(np.ascontiguousarray(values), self._memory)
+            return (self._counted if values.dtype == np.float32 else self._sum)(numbers, headers)
 
     def begin_all_reduce(
         self, values: np.ndarray, *, wire: str | None = None, what: str = ""
@@ -303,15 +304,15 @@ class Ring:
         np.copyto(total, values)
         return total
 
-    def _sum(self, numbers: Numbers, headers: Headers) -> np.ndarray:
+    def _counted(self, numbers: Numbers, headers: Headers) -> np.ndarray:
         began, sent = time.monotonic(), self._links.sent_bytes
         try:
-            return self._summed(numbers, headers)
+            return self._sum(numbers, headers)
         finally:
-            more = Traffic(self._links.sent_bytes - sent, time.monotonic() - began)
+            more = Traffic(self._links.sent_bytes - sent, time.monotonic() - began, 1)
             self.traffic = self.traffic.and_then(more)
 
-    def _summed(self, numbers: Numbers, headers: Headers) -> np.ndarray:
+    def _sum(self, numbers: Numbers, headers: Headers) -> np.ndarray:
         size, rank = self.size, self.rank
         if size == 2:  # noqa: PLR2004 -- a pair
             self._links.exchange(of_two(numbers, rank, headers))

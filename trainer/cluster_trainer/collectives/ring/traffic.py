@@ -1,21 +1,33 @@
-"""How much one rank's sums have sent to the right, and how long they took."""
+"""How much one rank's float32 sums have sent to the right, and how long they took."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes and seconds of sums; the seconds include waiting for slower ranks."""
+    """Bytes, seconds and number of float32 sums: those that bfloat16 can halve.
+
+    The seconds include waiting for slower ranks.
+    """
 
     sent_bytes: int = 0
     seconds: float = 0.0
+    exchanges: int = 0
 
     def and_then(self, more: "Traffic") -> "Traffic":
         """Return both together."""
-        return Traffic(self.sent_bytes + more.sent_bytes, self.seconds + more.seconds)
+        return Traffic(
+            self.sent_bytes + more.sent_bytes,
+            self.seconds + more.seconds,
+            self.exchanges + more.exchanges,
+        )
 
     def since(self, before: "Traffic") -> "Traffic":
         """Return the difference to an earlier reading; a new ring begins at 0 again."""
-        if self.sent_bytes < before.sent_bytes:
+        if self.exchanges < before.exchanges:
             return self
-        return Traffic(self.sent_bytes - before.sent_bytes, self.seconds - before.seconds)
+        return Traffic(
+            self.sent_bytes - before.sent_bytes,
+            self.seconds - before.seconds,
+            self.exchanges - before.exchanges,
+        )

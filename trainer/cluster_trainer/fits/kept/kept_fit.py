@@ -100,6 +100,7 @@ class KeptFit:
     def network(self) -> NetworkWatch:
         """Compares how long the workers wait for sums."""
         return NetworkWatch(
+            self._options.network,
             ring_of(self._model.distribute_strategy),
             lambda: waits_of(self._model).get(SUMS, 0.0),
             is_chief=self._workers.rank == 0,

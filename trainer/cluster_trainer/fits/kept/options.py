@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import keras
 
 from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.process.network_limit import NetworkLimit
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.on_screen.progress import Progress
@@ -28,6 +29,7 @@ class FitOptions:
         folder: the one that holds its checkpoints.
         described: all that must be unchanged when the fit resumes, name -> value.
         ended: the process's fits that have ended.
+        network: notes how long the workers waited for sums, for all fits of the process.
         compares_layers: whether the layers must be as they were, too.
         describes_data: whether `described` tells how the data are cut, too.
         begins: called once the fit is known to be the one that is kept there, before it trains.
@@ -54,6 +56,7 @@ class FitOptions:
     folder: Path
     described: Mapping[str, str]
     ended: EndedFits = field(default_factory=EndedFits)
+    network: NetworkLimit = field(default_factory=NetworkLimit)
     compares_layers: bool = True
     describes_data: bool = False
     begins: Callable[[], object] = lambda: None

@@ -59,6 +59,7 @@ def script_of(
         Deadline(),
         Journal(job.folder),
         process.ended,
+        process.network,
         environ=environ,
         before=before,
         numbers=process.numbers,
