@@ -3,6 +3,7 @@
 import logging
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -13,9 +14,12 @@ from keras import layers, ops
 from meeting_place import MeetingPlace
 from tensorflow.python.eager import context
 
+from cluster_trainer.engine import steps
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.comparison import A_STATE, Both, Outcome
+from cluster_trainer.engine.first_batch.due import Due
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
+from cluster_trainer.engine.first_batch.switches import positions
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.running import Watched
 from cluster_trainer.problems import ConfigurationError
@@ -710,6 +714,52 @@ def test_where_only_state_differs_no_loss_is_the_likely_cause():
     # Of the gradients rounding has left half as much by chance.
     both = Both(outcome(2.0, 2e-8), outcome(1.0, 1e-8), {"centre": np.zeros(1)}, 2, "devices")
     assert A_STATE in both.said()
+
+
+@pytest.mark.parametrize("loss", [1.0, 2.0], ids=["metrics", "loss and metrics"])
+def test_only_what_is_shown_counts_as_told(loss):
+    def outcome(loss, others):
+        logs = {"loss": loss} | {f"metric {number}": others for number in range(5)}
+        return Outcome(logs, {}, Way([], gradients=[], sizes=[]))
+
+    both = Both(outcome(1.0, 1.0), outcome(loss, 3.0), {}, 2, "devices")
+    logs = both.whole.logs
+    assert both.names() == [name for name in logs if f"{name} is" in both.said()]
+    assert 0 < len(both.names()) < len(logs)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moves"),
+    [
+        ("on", "off", True),
+        (True, False, True),
+        (3, 4, True),
+        (0.0, 0.5, True),
+        (0.25, 0.5, False),
+        (np.nan, np.nan, False),
+        (1j, 2j, False),
+    ],
+)
+def test_a_variable_of_any_type_may_be_a_switch(before, after, moves):
+    def placed(value):
+        return positions([SimpleNamespace(read=lambda: tf.constant(value))])
+
+    assert (placed(before) != placed(after)) is moves
+
+
+def test_single_batches_are_compared_again_in_another_ring(monkeypatch):
+    """A newcomer asks the others at its first one, so the survivors ask again."""
+    with strategy_of(2).scope():
+        model, optimizer, loss = with_a_loss_over_a_mask()
+        model.compile(optimizer, loss)
+    asked = []
+    monkeypatch.setattr(Due, "is_due", lambda *_: asked.append(generation))
+    for generation in (1, 1, 2, 2):
+        ring = SimpleNamespace(generation=generation)
+        with monkeypatch.context() as in_a_ring:
+            in_a_ring.setattr(steps, "ring_of", lambda _, ring=ring: ring)
+            model.test_on_batch(X[:BATCH], LABELS[:BATCH])
+    assert asked == [1, 2]
 
 
 def test_a_step_that_fails_when_it_is_compared_trains_all_the_same(caplog):

@@ -89,7 +89,10 @@ class Steps:
         is_wanted = model.jit_compile and not of_model.of(model).has_automatic_jit
         self._compiles_between_sums = is_wanted and not is_one
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
-        self._has_compared = self._scalars_differ = self._has_looked = False
+        self._scalars_differ = False
+        # The generations of the rings in which batches of a user's own loop were compared.
+        self._compared_in: int | None = None
+        self._looked_in: int | None = None
         self._traces = 0
         self._trained: tuple[running.Running, set[int]] | None = None
         self.trains: int | None = None
@@ -214,15 +217,25 @@ class Steps:
             examples = count_in(batch)
             self._compare_data(batch, examples)
             shares = self._shares_of(batch)
-            if self._first_batch and not self._has_looked and self._first_batch.due.is_due():
-                self._compare_first(shares, self._one, (shares,), 0)
-            self._has_looked = True  # and looks at no later one
+            self._look_at(shares)
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
             raise StopIteration
         logs = self._packed.unpacked(last, examples)
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
+
+    def _look_at(self, shares: Any) -> None:
+        """Compute the first batch in each ring both ways if it is due; a newcomer asks, too."""
+        if self._first_batch and self._looked_in != (generation := self._generation()):
+            self._looked_in = generation
+            if self._first_batch.due.is_due():
+                self._compare_first(shares, self._one, (shares,), 0)
+
+    def _generation(self) -> int:
+        """Return the number of the present ring; 0 without one."""
+        ring = ring_of(self.strategy)
+        return ring.generation if ring else 0
 
     def _compare_data(self, batch: Any, examples: int) -> None:
         """Let all workers compare the first batch of a user's own training loop.
@@ -231,9 +244,11 @@ class Steps:
             ValueError: they have different numbers of examples.
         """
         workers = workers_of(self.strategy)
-        if self._has_compared or running.is_announced() or workers.count == 1:
+        if running.is_announced() or workers.count == 1:
             return
-        self._has_compared = True
+        if self._compared_in == (generation := self._generation()):
+            return
+        self._compared_in = generation
         what = self._replicas.told(self._name, "the first batch")
         refuse_different(workers.gather(examples, what))
         if others := differing_batches(workers, batch, what):

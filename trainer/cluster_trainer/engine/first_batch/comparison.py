@@ -74,18 +74,15 @@ class Both:
     told: frozenset[str] = frozenset()
 
     def names(self) -> list[str]:
-        """Return the names of all differences that were not reported before."""
-        found = [*self._of_logs(), *self._of_gradients(), *self._of_state()]
-        return [one.name for one in found]
+        """Return the names of the differences that `said` shows; later ones may show the rest."""
+        return [one.name for one in self._shown()]
 
     def said(self) -> str:
         """Return the differences, and their likely cause; "" if there are none."""
-        losses = [one for one in self._of_logs() if "loss" in one.name]
-        trained = [*losses, *self._of_gradients()]
-        found = [*trained, *self._of_state()]
-        if not found:
+        trained = self._of_training()
+        if not (trained or self._of_state()):
             return self._said_of_metrics()
-        shown = "; ".join(map(self._told, found[:SHOWN]))
+        shown = "; ".join(map(self._told, self._shown()))
         if self.trains:
             so = f"So {self.replicas} {self.things} do not train like one device"
         else:
@@ -96,12 +93,15 @@ class Both:
             "refuse ends such a call."
         )
 
+    def _shown(self) -> list[Difference]:
+        """Return the first differences; those of metrics only if there are no others."""
+        return ([*self._of_training(), *self._of_state()] or self._of_metrics())[:SHOWN]
+
     def _said_of_metrics(self) -> str:
         """Return which other numbers differ if the losses and the training do not."""
-        found = [one for one in self._of_logs() if "loss" not in one.name]
-        if not found:
+        if not self._of_metrics():
             return ""
-        shown = "; ".join(map(self._told, found[:SHOWN]))
+        shown = "; ".join(map(self._told, self._shown()))
         so = "The training is the same, but callbacks" if self.trains else "Callbacks"
         return (
             f"On one device this batch's {shown}. {so} such as EarlyStopping may "
@@ -109,6 +109,13 @@ class Both:
             "such as a batch's precision, sum, maximum or norm. Use one of keras.metrics, or a "
             f"Metric whose variables are sums. Read {READ_ON}."
         )
+
+    def _of_training(self) -> list[Difference]:
+        losses = [one for one in self._of_logs() if "loss" in one.name]
+        return [*losses, *self._of_gradients()]
+
+    def _of_metrics(self) -> list[Difference]:
+        return [one for one in self._of_logs() if "loss" not in one.name]
 
     def _cause(self, trained: list[Difference]) -> str:
         if not trained:

@@ -34,18 +34,21 @@ def _trained(model: keras.Model) -> list[Any]:
     return found
 
 
-def positions(variables: list[Variable]) -> tuple[tuple[float, ...], ...]:
-    """Return how they stand: the signs of numbers with a fraction, and any other number itself.
+def positions(variables: list[Variable]) -> tuple[tuple[Any, ...], ...]:
+    """Return how they stand: the signs of floats, and any other value itself, except complex ones.
 
     A loss's weight may move a little in each epoch. It begins to count when it leaves zero.
     """
     return tuple(_position(one.read()) for one in variables)
 
 
-def _position(value: tf.Tensor) -> tuple[float, ...]:
-    numbers = np.asarray(value).reshape(-1)
-    is_fraction = value.dtype.is_floating
-    return tuple(np.sign(numbers.astype(np.float64)) if is_fraction else map(float, numbers))
+def _position(value: tf.Tensor) -> tuple[Any, ...]:
+    if value.dtype.is_complex:
+        return ()
+    values = np.asarray(value).reshape(-1)
+    if value.dtype.is_floating:  # NaN would differ from itself
+        values = np.nan_to_num(np.sign(values.astype(np.float64)))
+    return tuple(values.tolist())
 
 
 def _is_small(variable: Any) -> bool:
