@@ -3,6 +3,8 @@
 import logging
 import random
 import sys
+from collections import deque
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -256,6 +258,32 @@ class Best:
         self.value = 9.0
 
 
+class Items(list):
+    pass
+
+
+class Losses(dict):
+    pass
+
+
+class Recent(deque):
+    def __init__(self):
+        super().__init__()
+        self.value = 9.0
+
+
+class Slotted:
+    __slots__ = ("__hidden", "value")
+
+    def __init__(self):
+        self.value = 9.0
+
+
+class Pair(NamedTuple):
+    one: Best
+    other: list
+
+
 def draw(generator):
     generator.random()
 
@@ -272,8 +300,17 @@ def improve(best):
         (random.Random(1), draw),
         (Best(), improve),
         ([{"a": Best()}], lambda one: improve(one[0]["a"])),
+        (Items(), lambda one: one.append(1.0)),
+        (Losses(), lambda one: one.update(a=1.0)),
+        (Recent(), lambda one: one.append(1.0)),
+        (Recent(), improve),
+        (Slotted(), improve),
+        (Pair(Best(), []), lambda one: one.other.append(1.0)),
     ],
-    ids=["a generator", "an old generator", "Python's", "an object", "an object within"],
+    ids=[
+        *("a generator", "an old generator", "Python's", "an object", "an object within"),
+        *("a list", "a dict", "a deque", "a deque's attribute", "slots", "a named tuple"),
+    ],
 )
 def test_so_do_a_generator_that_draws_and_an_object_of_the_scripts_own(held, change):
     callback = Own()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,9 @@ class Unkept:
 class ValueDigest:
     """A digest of a value of numbers, texts, arrays and collections.
 
-    Objects of the script's own classes count by their attributes, random generators by their state,
-    other objects by their type alone. Of many items, the last ones count.
+    Objects of the script's own classes count by their attributes and by their items, random
+    generators by their state, other objects by their type alone. Of many items, the last ones
+    count.
     """
 
     def __init__(self) -> None:
@@ -86,11 +88,12 @@ class ValueDigest:
             self._digest.update(np.ascontiguousarray(value.reshape(-1)[:MOST_BYTES]).tobytes())
         elif isinstance(value, GENERATORS):
             self._digest.update(repr(_state_of(value)).encode())
-        elif _is_users_own(type(value)) and depth:
-            self._add_parts(getattr(value, "__dict__", {}), depth)
-        elif isinstance(value, COLLECTIONS) and depth:
-            self._digest.update(f"{len(value)} ".encode())
-            self._add_parts(value, depth)
+        elif depth:
+            if isinstance(value, COLLECTIONS):
+                self._digest.update(f"{len(value)} ".encode())
+                self._add_parts(value, depth)
+            if _is_users_own(type(value)):
+                self._add_parts(_attributes(value), depth)
 
     def _add_parts(self, value: Any, depth: int) -> None:
         if isinstance(value, AbstractSet):
@@ -108,6 +111,20 @@ def _is_users_own(kind: type) -> bool:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     is_of_file = kind.__module__ == "__main__" or bool(file and not is_installed(file))
     return is_of_file and not issubclass(kind, HOLDERS + VARIABLES) and not issubclass(kind, type)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Return an object's attributes, those of `__slots__` too."""
+    slots = [
+        name
+        for kind in type(value).__mro__
+        for name, one in vars(kind).items()
+        if isinstance(one, MemberDescriptorType)
+    ]
+    return {
+        **{name: getattr(value, name, None) for name in slots},
+        **getattr(value, "__dict__", {}),
+    }
 
 
 def _state_of(generator: Any) -> Any:
