@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cluster_trainer.api import fit, start_strategy
+    from cluster_trainer.loops.mean import mean
+    from cluster_trainer.loops.share import share
     from cluster_trainer.settings.task import this_worker
 
-__all__ = ["fit", "start_strategy", "this_worker"]
-WHERE = {"fit": "api", "start_strategy": "api", "this_worker": "settings.task"}
+__all__ = ["fit", "mean", "share", "start_strategy", "this_worker"]
+WHERE = {
+    "fit": "api",
+    "mean": "loops.mean",
+    "share": "loops.share",
+    "start_strategy": "api",
+    "this_worker": "settings.task",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function when it is first used: the first two import TensorFlow."""
+    """Import a function when it is first used: all but the last import TensorFlow."""
     if name in WHERE:
         return getattr(import_module(f"{__name__}.{WHERE[name]}"), name)
     message = f"module {__name__!r} has no attribute {name!r}"

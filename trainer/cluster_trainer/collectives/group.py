@@ -104,9 +104,14 @@ def failure_told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        ring = _of_process.ring
-        is_tensorflows = any(kind.__name__ == "OpError" for kind in type(error).__mro__)
-        why = ring.error if ring and is_tensorflows else None
-        if why is None:
+        why = failure_behind(error)
+        if why is error:
             raise
         raise why from error
+
+
+def failure_behind(error: Exception) -> Exception:
+    """Return the reason why the ring has failed, if an error is TensorFlow's; else the error."""
+    ring = _of_process.ring
+    is_tensorflows = any(kind.__name__ == "OpError" for kind in type(error).__mro__)
+    return (ring.error if ring and is_tensorflows else None) or error

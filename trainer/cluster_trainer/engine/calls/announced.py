@@ -13,6 +13,7 @@ from cluster_trainer.engine import reads, running
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.fixed_size import explained
+from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 
 log = logging.getLogger("trainer")
@@ -68,7 +69,8 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
             reads.note(self)
             order = running.Order(seed=seed_of_fit(0))
             return _run(fit, given, replace(call, order=order))
-        return around(partial(_run, fit), given, call)
+        with step_context.outside():  # of the body of a script's own loop
+            return around(partial(_run, fit), given, call)
 
     return fit_announced
 

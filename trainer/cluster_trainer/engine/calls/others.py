@@ -13,7 +13,7 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import reads, running
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.fixed_size import explained
-from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.steps import as_tensor
 
 # (run it, the strategy of its model) -> its result
@@ -71,6 +71,7 @@ def run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any
         with reads.unheard():
             if not keeps_in_step(self.distribute_strategy):
                 return run()
-            return around(run, self.distribute_strategy)
+            with step_context.outside():  # of the body of a script's own loop
+                return around(run, self.distribute_strategy)
 
     return run_other

@@ -80,7 +80,7 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
     """
     call = running.current()
     if not running.is_announced():
-        _make_for_loop(model, may_differ=may_differ)
+        make_for_loop(model, may_differ=may_differ)
         return
     known = call.alike
     if model in known or model in (call.asked or ()):
@@ -95,11 +95,27 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
     known.add(model)
 
 
-def _make_for_loop(model: keras.Model, *, may_differ: bool) -> None:
+def make_for_loop(model: keras.Model, *, may_differ: bool = False) -> None:
+    """Give a model's variables the chief's values where a loop of a user's own uses it first."""
     kept = of_model.of(model)
     if not kept.is_alike:
         make(model, may_differ=may_differ)
     kept.is_alike = True
+
+
+def make_variables(variables: Sequence[Any]) -> None:
+    """Give variables of any models the chief's values; all workers call it.
+
+    Raises:
+        ValueError: the workers have other variables.
+    """
+    if ring := ring_of(tf.distribute.get_strategy()):
+        _take_from_chief(None, variables, ring)
+
+
+def digest_of(variables: Iterable[Any]) -> str:
+    """Return what tells the values of variables from others."""
+    return _digest(_bytes(_value(one)) for one in variables).hex()
 
 
 def note(model: keras.Model) -> None:
@@ -127,12 +143,16 @@ def _make_other(model: keras.Model) -> bool:
 
 
 def _take_from_chief(
-    model: keras.Model, variables: Sequence[Any], ring: RenewableRing, *, may_differ: bool = False
+    model: keras.Model | None,
+    variables: Sequence[Any],
+    ring: RenewableRing,
+    *,
+    may_differ: bool = False,
 ) -> bool:
     """Give variables the chief's values; tell whether all workers have the same ones.
 
     Args:
-        model: whose statistics are averaged once it is known that they have.
+        model: whose statistics are averaged once it is known that they have; None: nobody's.
         variables: of the model, and more.
         ring: of the workers.
         may_differ: whether nothing is done where they have not; else that is an error.
@@ -145,7 +165,7 @@ def _take_from_chief(
     if len({*digests}) > 1:
         if may_differ:
             return False
-        names = ", ".join(one.path for one in variables[:SHOWN])
+        names = ", ".join(getattr(one, "path", one.name) for one in variables[:SHOWN])
         message = (
             f"The workers' models have different variables; here there are {len(variables)}: "
             f"{names}, … Each worker has to run the same script."
@@ -154,7 +174,8 @@ def _take_from_chief(
             mine = f"{len(variables)} variables"
             raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
         raise ValueError(message)
-    statistics.average(model, model.distribute_strategy)
+    if model is not None:
+        statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
     digest = _digest(_bytes(_value(one)) for one in variables)
     if len({*ring.all_gather(digest, what=what)}) == 1:  # for example after a `fit`
@@ -207,7 +228,7 @@ def _assign(pack: Iterable[Piece], content: bytes) -> None:
         if rows is None:
             variable.assign(given)
         else:
-            for copy in tensorflow_names.copies_of(variable.value):
+            for copy in tensorflow_names.copies_of(_held(variable)):
                 copy[rows].assign(given)
         begin += size
 
@@ -219,10 +240,15 @@ def _rows(variable: Any, rows: slice | None) -> np.ndarray:
 
 def _value(variable: Any) -> np.ndarray:
     """Return a variable's value without a copy."""
-    value = variable.value
+    value = _held(variable)
     if isinstance(value, tf.Variable):
         value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
     return np.asarray(value)
+
+
+def _held(variable: Any) -> Any:
+    """Return what holds the value of a variable, Keras's or TensorFlow's."""
+    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def _bytes(value: np.ndarray) -> memoryview:

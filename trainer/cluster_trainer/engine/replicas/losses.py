@@ -96,13 +96,18 @@ def is_of_each(value: Any) -> bool:
     part = step_context.current()
     if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
         return False
+    if not part.rows:  # nothing was cut, as of the number of an episode
+        return False
     size = value.shape[0]
     return size is None or (size > 0 and size in part.rows)
 
 
 def _as_of_batch(value: Any) -> Any:
     """Return a share's sum, or its factor, as the batch's; 0 for a borrowed example."""
-    return tf.math.divide_no_nan(value, tf.cast(_share().of_batch, value.dtype))
+    part = _share()
+    if part.is_of_loop and not part.rows:  # nothing was cut
+        return value
+    return tf.math.divide_no_nan(value, tf.cast(part.of_batch, value.dtype))
 
 
 def gradient_of_batch(

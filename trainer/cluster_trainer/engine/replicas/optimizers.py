@@ -204,6 +204,8 @@ def _over_all(
     if part.is_reduced or not len(gradients):
         yield gradients
         return
+    if part.prepare:
+        part.prepare(optimizer, variables or _variables_of(optimizer))
     over_all = _reduced(optimizer, gradients, variables, part)
     with step_context.reduced(part):
         yield over_all
@@ -337,7 +339,8 @@ def _warn_of_training_alone() -> None:
         log.warning(
             "An optimizer was applied outside of Keras's fit and train_on_batch, for example by "
             "the script's own training loop: there the workers' gradients are not summed, and "
-            "each worker trains separately."
+            "each worker trains separately. To train together, iterate over each worker's share: "
+            "`for batch in cluster_trainer.share(dataset, model)`."
         )
 
 
@@ -467,6 +470,11 @@ def assign(self: Any, value: Any) -> None:
     """
     variable = keras_names.value_of(self)
     value = tf.cast(value, variable.dtype)
+    part = step_context.current()
+    if part is not None and part.is_of_loop and self.aggregation == "sum":
+        # A metric in a script's own loop: a borrowed example is counted where it belongs.
+        is_counted = part.has_examples | tf.reduce_all(value == 0)  # else it is reset
+        value = tf.where(is_counted, value, variable)
     if is_reduced():
         step_context.own(self).assign(value)
     elif isinstance(variable, tensorflow_names.DistributedVariable):

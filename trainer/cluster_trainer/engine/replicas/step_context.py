@@ -1,7 +1,7 @@
 """A replica's knowledge of the step that it computes, such as its part of the global batch."""
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +45,8 @@ class Share:
             see rounds.py.
         optimizers: by `id`, those that were given gradients.
         problems: what of the step cannot be taken so.
+        prepare: of a step that is the body of a script's own loop: is called with an optimizer and
+            its variables before it applies gradients. None: the engine has prepared them.
     """
 
     weight: tf.Tensor
@@ -63,6 +65,12 @@ class Share:
     is_own_step: bool = False
     optimizers: dict[int, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    prepare: Callable[[Any, Sequence[Any]], None] | None = None
+
+    @property
+    def is_of_loop(self) -> bool:
+        """Whether the step is the body of a script's own loop, and not one of the engine's."""
+        return self.prepare is not None
 
     @property
     def has_examples(self) -> tf.Tensor:
@@ -92,13 +100,17 @@ class _ShareOfThread(threading.local):
 
     share: Share | None = None
 
+    def __init__(self) -> None:
+        self.loops: list[Share] = []
+
 
 _of_thread = _ShareOfThread()
 
 
 def current() -> Share | None:
     """Return the share that is being computed; None outside of a step of several replicas."""
-    return _of_thread.share
+    loops = _of_thread.loops
+    return _of_thread.share or (loops[-1] if loops else None)
 
 
 def applies() -> bool:
@@ -129,6 +141,32 @@ def computing(
         yield share
     finally:
         _of_thread.share = before
+
+
+@contextmanager
+def in_loop(share: Share) -> Iterator[None]:
+    """Let this thread compute a part of a step while the body of a script's loop runs.
+
+    Loops may be within each other. Their bodies may also run by turns, as in `zip`, and end in any
+    order; then the one counts that has begun last.
+    """
+    loops = _of_thread.loops
+    loops.append(share)
+    try:
+        yield
+    finally:
+        loops[:] = [one for one in loops if one is not share]
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Let what is called inside be no part of a step."""
+    before = _of_thread.share, _of_thread.loops
+    _of_thread.share, _of_thread.loops = None, []
+    try:
+        yield
+    finally:
+        _of_thread.share, _of_thread.loops = before
 
 
 def is_shared() -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from cluster_trainer.collectives import group
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.process import Process
@@ -78,4 +79,5 @@ def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own."""
-    end_by(explained(error), from_environment(environ).num_workers)
+    error = explained(group.failure_behind(error))  # also of a loop of the script's own
+    end_by(error, from_environment(environ).num_workers)

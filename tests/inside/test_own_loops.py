@@ -1,0 +1,291 @@
+"""Training loops of a script's own over `cluster_trainer.share`, as in Keras's guides."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from meeting_place import MeetingPlace
+
+from cluster_trainer import mean, share
+from cluster_trainer.problems import ConfigurationError
+
+# Each prints, as JSON, numbers that are the same on one worker and on several.
+BEGINNING = """
+import json, os
+import keras, numpy as np, tensorflow as tf
+from cluster_trainer import mean, share
+
+NUMBERS = {}
+
+def ended(*values):
+    NUMBERS[name] = [float(one) for one in values]
+
+def digest(model):
+    return sum(float(abs(np.asarray(one)).sum()) for one in model.get_weights())
+
+random = np.random.default_rng(0)
+X = random.normal(size=(52, 4)).astype("float32")
+Y = (X.sum(1, keepdims=True) > 0).astype("float32")
+DATA = tf.data.Dataset.from_tensor_slices((X, Y)).shuffle(52, seed=3).batch(8)  # the last has 4
+"""
+SUPERVISED = """
+keras.utils.set_random_seed({seed})
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])
+optimizer = keras.optimizers.Adam(0.02)
+loss_fn = keras.losses.BinaryCrossentropy(from_logits=True{reduction})
+accuracy = keras.metrics.BinaryAccuracy(threshold=0)
+losses = keras.metrics.Mean()
+
+{decorator}
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        logits = model(x, training=True)
+        loss = loss_fn(y, logits)
+    gradients = tape.gradient(loss, model.trainable_weights)
+    optimizer.apply(gradients, model.trainable_weights)
+    accuracy.update_state(y, logits)
+    losses.update_state(loss)
+    return loss
+
+shown = []
+for epoch in range(3):
+    for x, y in share(DATA, model):
+        shown.append(mean(train_step(x, y)))
+    found = mean(accuracy), mean(losses), mean(accuracy.result())
+ended(digest(model), *found, *[tf.reduce_sum(one) for one in shown])
+"""
+GAN = """
+keras.utils.set_random_seed(5)
+D = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(1)])
+G = keras.Sequential([keras.Input((2,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(4)])
+d_optimizer, g_optimizer = keras.optimizers.Adam(0.01), keras.optimizers.SGD(0.01, momentum=0.9)
+loss_fn = keras.losses.BinaryCrossentropy(from_logits=True)
+
+@tf.function
+def train_step(real):
+    size = tf.shape(real)[0]
+    noise = real[:, :2] * 0.5
+    with tf.GradientTape() as tape:
+        pairs = tf.concat([G(noise), real], 0)
+        labels = tf.concat([tf.ones((size, 1)), tf.zeros((size, 1))], 0)
+        d_loss = loss_fn(labels, D(pairs))
+    gradients = tape.gradient(d_loss, D.trainable_weights)
+    d_optimizer.apply_gradients(zip(gradients, D.trainable_weights))
+    with tf.GradientTape() as tape:
+        g_loss = loss_fn(tf.zeros((size, 1)), D(G(noise)))
+    g_optimizer.apply(tape.gradient(g_loss, G.trainable_weights), G.trainable_weights)
+    return d_loss, g_loss
+
+for epoch in range(2):
+    for real, _ in share(DATA):
+        d_loss, g_loss = mean(train_step(real))
+ended(digest(D), digest(G), d_loss, g_loss)
+"""
+# Each worker plays its own episodes; with one seed for all these are the same.
+ACTOR_CRITIC = """
+keras.utils.set_random_seed(7)
+inputs = keras.Input((4,))
+common = keras.layers.Dense(8, "tanh")(inputs)
+outputs = keras.layers.Dense(2, "softmax")(common), keras.layers.Dense(1)(common)
+model = keras.Model(inputs, outputs)
+optimizer = keras.optimizers.Adam(0.01)
+for episode in share(range(4)):
+    state, terms = X[episode : episode + 1], []
+    with tf.GradientTape() as tape:
+        for step in range(5):
+            probabilities, value = model(state)
+            action = int(np.argmax(probabilities))
+            terms.append(-tf.math.log(probabilities[0, action]) * 0.5 + (1.0 - value[0, 0]) ** 2)
+            state = np.roll(state, action + 1, 1)
+        loss = sum(terms)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+ended(digest(model), mean(loss))
+"""
+NORMALIZED = """
+keras.utils.set_random_seed(1)
+model = keras.Sequential([
+    keras.Input((4,)), keras.layers.Dense(4),
+    keras.layers.BatchNormalization(synchronized=True), keras.layers.Dropout(0.0),
+    keras.layers.Dense(1),
+])
+optimizer = keras.optimizers.SGD(0.05)
+for x, y in share(DATA, model):
+    with tf.GradientTape() as tape:
+        each = (model(x, training=True)[:, 0] - y[:, 0]) ** 2  # TensorFlow sums them
+    optimizer.apply(tape.gradient(each, model.trainable_weights), model.trainable_weights)
+ended(digest(model))
+"""
+# The last batch has one row; a validation is within the loop; what it does is left early.
+UNEVEN = """
+keras.utils.set_random_seed(2)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.05))
+batches = [(X[i : i + 8], Y[i : i + 8]) for i in (0, 8)] + [(X[16:17], Y[16:17])]
+errors, rows, seen = keras.metrics.MeanAbsoluteError(), keras.metrics.Sum(), []
+
+@tf.function
+def gradients_of(x, y):
+    with tf.GradientTape() as tape:
+        loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
+    return tape.gradient(loss, model.trainable_variables)
+
+for x, y in share(batches, model):
+    assert isinstance(x, np.ndarray)
+    errors.update_state(y, model(x))
+    rows.update_state(np.ones(len(x)))
+    for validated, _ in share([(X[20:25], Y[20:25])]):
+        seen.append(mean(tf.reduce_mean(model(validated))))
+    optimizer.apply(gradients_of(x, y), model.trainable_variables)
+    if len(seen) == 3:
+        break
+ended(digest(model), mean(errors), mean(rows), *seen)
+"""
+# Elements without rows, and TensorFlow's own variables.
+WITHOUT_ROWS = """
+keras.utils.set_random_seed(3)
+w = tf.Variable(np.linspace(0.1, 1, 4, dtype="float32")[:, None])
+optimizer = keras.optimizers.Adam(0.01)
+huber = keras.losses.Huber(reduction="sum")
+for episode in share(range(5)):
+    assert isinstance(episode, int)
+    with tf.GradientTape() as tape:
+        loss = huber(Y[:9], X[:9] @ w) + 0.1 * tf.reduce_sum(w)
+    optimizer.apply(tape.gradient(loss, [w]), [w])
+ended(tf.reduce_sum(abs(w)))
+"""
+AT_ONCE = """
+from cluster_trainer.engine.replicas import step_context
+
+for _ in zip(share(DATA), share(DATA)):
+    assert step_context.is_shared() == (workers > 1)
+assert not step_context.is_shared()
+try:
+    for _ in zip(share(DATA), share(DATA.unbatch().batch(5))):
+        pass
+except ValueError as error:
+    print(error, flush=True)
+ended(step_context.is_shared())
+"""
+OF_EACH = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
+LOOPS = {
+    "supervised": SUPERVISED.format(seed=1, decorator="@tf.function", reduction=""),
+    "eager": SUPERVISED.format(seed=1, decorator="", reduction=""),
+    "sums": SUPERVISED.format(seed=1, decorator="@tf.function", reduction=', reduction="sum"'),
+    "gan": GAN,
+    "actor-critic": ACTOR_CRITIC,
+    "normalized": NORMALIZED,
+    "uneven": UNEVEN,
+    "without rows": WITHOUT_ROWS,
+    "at once": AT_ONCE,
+    "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
+}
+# All in one process: most of the time is TensorFlow's import.
+ALL = """
+workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
+for name, loop in json.loads({loops!r}).items():
+    exec(loop, dict(globals()))
+print("ENDED " + json.dumps(NUMBERS), flush=True)
+"""
+Numbers = dict[str, list[float]]
+
+
+def on(workers: int, folder: Path) -> tuple[list[Numbers], str]:
+    """Return the numbers of all loops on each worker, and what has been printed."""
+    file = folder / "train.py"
+    file.write_text(BEGINNING + ALL.format(loops=json.dumps(LOOPS)))
+    with MeetingPlace(folder, workers, str(file)) as place:
+        assert place.wait() == [0] * workers, place.logs
+        logs = [worker.log.read_text() for worker in place.workers]
+    lines = [next(one for one in log.splitlines() if one.startswith("ENDED ")) for log in logs]
+    return [json.loads(line.removeprefix("ENDED ")) for line in lines], logs[0]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Numbers:
+    (numbers,), _ = on(1, tmp_path_factory.mktemp("alone"))
+    return numbers
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_loops_train_on_several_workers_as_on_one(workers, alone, tmp_path):
+    everyone, log = on(workers, tmp_path)
+    assert all(one == everyone[0] for one in everyone)
+    for name in LOOPS.keys() - {"no common seed"}:
+        assert everyone[0][name] == pytest.approx(alone[name], rel=2e-4), name
+    assert everyone[0]["no common seed"][1] > 0.6  # its accuracy: it has learned
+    assert "tf.data.Dataset.zip" in log  # two loops at once need shares of one size
+
+
+def test_other_data_are_refused(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(f"{BEGINNING}for _ in share(DATA.shuffle(9, seed={OF_EACH})): pass")
+    with MeetingPlace(tmp_path, 2, str(file)) as place:
+        assert place.wait() == [78, 78], place.logs
+        assert "the seeds of shuffles" in place.logs
+
+
+# Weights are assigned from a share.
+APART = """
+w = tf.Variable([[float(json.loads(os.environ["TF_CONFIG"])["task"]["index"])] * 4])
+optimizer = keras.optimizers.SGD(0.1)
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.matmul(x, w, transpose_b=True) ** 2)
+    optimizer.apply(tape.gradient(loss, [w]), [w])
+
+for x, _ in share(DATA):
+    step(x)
+for x, _ in share(DATA):
+    w.assign_sub([[float(x[0, 0])] * 4])
+"""
+# One is killed by its own hand.
+KILLED = """
+optimizer = keras.optimizers.SGD(0.1)
+w = tf.Variable([[1.0] * 4])
+
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.matmul(x, w, transpose_b=True) ** 2)
+    optimizer.apply(tape.gradient(loss, [w]), [w])
+
+for number, (x, _) in enumerate(share(DATA)):
+    if number == 2 and json.loads(os.environ["TF_CONFIG"])["task"]["index"]:
+        os.kill(os.getpid(), 9)
+    step(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "codes", "told"),
+    [(APART, [78, 78], "weights of optimizer 0"), (KILLED, [75, -9], "was lost")],
+)
+def test_a_loop_that_cannot_go_on_ends_as_a_fit_does(script, codes, told, tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text(BEGINNING + script)
+    with MeetingPlace(tmp_path, 2, str(file)) as place:
+        assert place.wait() == codes, place.logs
+        assert told in place.logs
+
+
+def test_where_it_cannot_share_it_says_so(monkeypatch):
+    batches = [np.ones([4, 2])]
+    assert [*share(batches)] == batches  # alone they come as they are
+    assert len(share(batches)) == 1
+    assert float(mean(3)) == 3
+    with (
+        tf.distribute.MirroredStrategy(["CPU:0"]).scope(),
+        pytest.raises(ValueError, match="scope"),
+    ):
+        iter(share(batches))
+    with pytest.raises(ValueError, match=r"tf\.function"):
+        tf.function(lambda: [*share(batches)], autograph=False)()
+    task = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    with pytest.raises(ConfigurationError, match="several workers without a ring"):
+        iter(share(batches))

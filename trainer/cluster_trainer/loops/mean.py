@@ -1,0 +1,62 @@
+"""`mean`: what workers have computed of their shares, as one number of the whole batch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.collectives import group
+from cluster_trainer.collectives.replicas import summed
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.loops.ring import ring_of_loop
+from cluster_trainer.loops.weight import weight_of_share
+
+WHAT = "cluster_trainer.mean"
+
+
+def mean(value: Any) -> Any:
+    """Return the mean of all workers' values, weighted with their examples; all workers call it.
+
+    Call it in the body of a loop over `share` for what was computed of the batch, and after the
+    loop for what was computed of the whole pass; within `tf.function`, too. On one worker it
+    returns the value.
+
+    Args:
+        value: a number or a tensor, the same shape on all workers, or a structure of them; whole
+            numbers become float32. Or a metric of Keras's: its result of all workers' examples.
+
+    Returns:
+        tensors, in the same structure.
+
+    Raises:
+        ConfigurationError: there are other workers, and no ring with them.
+    """
+    if isinstance(value, keras.metrics.Metric):
+        return _result_of_all(value)
+    leaves = [_as_floats(one) for one in tf.nest.flatten(value)]
+    if ring_of_loop("mean"):
+        weight = weight_of_share().variable
+        leaves = _sums([tf.math.multiply_no_nan(one, tf.cast(weight, one.dtype)) for one in leaves])
+    return tf.nest.pack_sequence_as(value, leaves)
+
+
+def _result_of_all(metric: keras.metrics.Metric) -> Any:
+    """Return a metric's result with what is summed over replicas summed, and the rest as here."""
+    if ring_of_loop("mean") is None:
+        return metric.result()
+    summable = [one for one in metric.variables if one.aggregation == "sum"]
+    totals = _sums([tf.convert_to_tensor(one.value) for one in summable])
+    mapping = [*zip(summable, totals, strict=True)]
+    with step_context.outside(), keras.StatelessScope(state_mapping=mapping):
+        return metric.result()
+
+
+def _sums(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    with group.failure_told():
+        return [tf.convert_to_tensor(one) for one in summed(values, WHAT)]
+
+
+def _as_floats(value: Any) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(value)
+    return tensor if tensor.dtype.is_floating else tf.cast(tensor, tf.float32)

@@ -1,0 +1,235 @@
+"""`share`: each worker's share of each batch, for a training loop of a script's own.
+
+    for x, y in share(dataset, model):
+        train_step(x, y)
+
+The body of such a loop is a step of several replicas, as a `train_step` is within `fit`: optimizers
+apply the gradients of the whole batch, and losses, masks and random layers are the batch's
+(engine/replicas/). The size of the share is in one variable for all loops of a process: a function
+that was traced in one loop may be called in the next.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.engine import facts
+from cluster_trainer.engine.data import pipelines
+from cluster_trainer.engine.data.cut import count_in, cut, rows_known
+from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
+from cluster_trainer.engine.data.same_data import differing_batches, refuse_others, warn
+from cluster_trainer.engine.data.sources.choice import source_of
+from cluster_trainer.engine.replicas import alike, statistics, step_context
+from cluster_trainer.engine.steps import as_tensor
+from cluster_trainer.fits.process import present
+from cluster_trainer.fits.script.calls import call
+from cluster_trainer.loops.ring import ring_of_loop
+from cluster_trainer.loops.weight import Part, WeightOfShare, weight_of_share
+from cluster_trainer.private import keras_names
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.task import as_started
+
+WHAT = "share"
+OF_OPTIMIZER = "weights of optimizer"
+CAUSES = (
+    "Each worker has trained for itself: by a function that was traced before the loop, by weights "
+    "or a learning rate assigned from a share, or by an optimizer that was applied outside of the "
+    "loop's body. Build and trace within the loop, and change weights by optimizers alone."
+)
+log = logging.getLogger("trainer")
+
+
+def share(batches: Iterable[Any], *models: keras.Model) -> Iterable[Any]:
+    """Return this worker's share of each batch, for a training loop of the script's own.
+
+    Iterate over it outside of `tf.function`, once for each epoch; the loop's body may call
+    functions of TensorFlow. Within the body an optimizer's `apply` and `apply_gradients` sum over
+    all workers, so that all weights stay alike, which is checked at the end of each pass. On one
+    worker the batches come as they are.
+
+    No checkpoint is written: a script that is started again begins the loop anew.
+
+    Args:
+        batches: a tf.data.Dataset of batches or any other iterable of them, the same on all
+            workers: tensors or arrays [n, …], in any structure. An element without such a
+            dimension, such as the number of an episode, comes whole on every worker, and all
+            count the same.
+        models: they begin with worker 0's values, and BatchNormalization's averages become those
+            of all workers when a pass ends. Of models that are not given only the weights that
+            an optimizer trains begin so.
+
+    Raises:
+        ConfigurationError: the workers' data differ, their weights do at the end of a pass, or no
+            ring sums in each step.
+        ValueError: it is iterated over within `tf.function`, or a strategy's scope.
+    """
+    return _Shared(batches, models)
+
+
+class _Shared:
+    """What `share` returns; each iteration is a pass through the batches."""
+
+    def __init__(self, batches: Iterable[Any], models: tuple[keras.Model, ...]) -> None:
+        self._batches, self._models = batches, models
+        self._has_compared = False
+
+    def __len__(self) -> int:
+        batches: Any = self._batches
+        return len(batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        _refuse_here()
+        if ring_of_loop(WHAT) is None:
+            return iter(self._batches)
+        strategy = tf.distribute.get_strategy()
+        # Let it leave with the others, and say what is wrong, as the calls of Keras do.
+        call(present(), lambda: None, strategy, as_started(os.environ))
+        return self._shares(workers_of(strategy), Replicas.of(strategy))
+
+    def _shares(self, workers: Workers, replicas: Replicas) -> Iterator[Any]:
+        """Yield the shares of a pass; the loop's body runs while this is at its `yield`."""
+        _say()
+        weight = weight_of_share()
+        self._make_alike()
+        self._average(workers, weight)  # the pass before may have been left early
+        components = self._compared(workers, replicas, weight)
+        with weight.passing() as passed:
+            for given in self._batches:
+                batch = keras.tree.map_structure(as_tensor, given)
+                self._compare_first(workers, batch)
+                self._make_alike()
+                part, whole, of_batch = _cut(batch, replicas, components)
+                passed.set(of_batch)
+                with step_context.in_loop(_step_of(part, whole, weight)):
+                    self._note_changes()
+                    yield keras.tree.map_structure(_as_given, given, part)
+            self._make_alike()
+        self._average(workers, weight)
+
+    def _compared(self, workers: Workers, replicas: Replicas, weight: WeightOfShare) -> Any:
+        """Let all workers compare a dataset's seeds and length; return how its parts were batched.
+
+        Raises:
+            ConfigurationError: they differ.
+        """
+        if not isinstance(self._batches, tf.data.Dataset):
+            return TOGETHER
+        self._has_compared = True
+        if self._batches not in weight.compared:
+            weight.compared.add(self._batches)
+            adapter = keras_names.TFDatasetAdapter(self._batches)
+            source = source_of(adapter, replicas, tf.distribute.get_strategy(), 0)
+            length = {"batches": str(int(self._batches.cardinality()))}
+            if others := refuse_others(workers, source, length, WHAT):
+                warn(WHAT, others)
+        return pipelines.components(self._batches)
+
+    def _compare_first(self, workers: Workers, batch: Any) -> None:
+        """Let all workers compare the first batch of what is no dataset of TensorFlow's."""
+        if self._has_compared:
+            return
+        self._has_compared = True
+        if others := differing_batches(workers, batch, f"{WHAT} (the first batch)"):
+            warn(WHAT, others)
+
+    def _make_alike(self) -> None:
+        """Give models worker 0's values once they are built."""
+        for model in self._models:
+            if model.built:
+                alike.make_for_loop(model)
+
+    def _note_changes(self) -> None:
+        """Note that the body changes statistics: whatever looks at them later averages them."""
+        for model in self._models:
+            statistics.note_changes(model)
+
+    def _average(self, workers: Workers, weight: WeightOfShare) -> None:
+        """Average the models' statistics, and refuse weights that differ; all workers call it.
+
+        Raises:
+            ConfigurationError: they do, on all workers.
+        """
+        built = [model for model in self._models if model.built]
+        for model in built:
+            statistics.average(model, tf.distribute.get_strategy())
+        found = {model.name: alike.digest_of(model.weights) for model in built}
+        # An optimizer that is no longer used is gone sooner on one worker than on the other.
+        trained = {f"{OF_OPTIMIZER} {number}": one for number, one in weight.trained.values()}
+        found |= {name: alike.digest_of(one) for name, one in trained.items()}
+        everyone = facts.of_all(workers, found, f"{WHAT} (weights)")
+        if unlike := {
+            name: values for name, values in facts.differing(everyone).items() if all(values)
+        }:
+            names = [f"worker-{place}" for place in workers.members]
+            raise ConfigurationError(
+                [
+                    Problem(
+                        name,
+                        values[workers.rank],
+                        "the same on all workers",
+                        f"{facts.told(names, values)}. {CAUSES}",
+                    )
+                    for name, values in unlike.items()
+                ]
+            )
+
+
+def _cut(batch: Any, replicas: Replicas, components: Any) -> tuple[Any, Any, Part]:
+    """Return this worker's share of a batch, whether it is the whole batch, and its size."""
+    equal = Part(1, replicas.total)
+    if not any(map(has_rows, tf.nest.flatten(batch))):
+        return batch, None, equal
+    ((part, weight, *whole),) = cut(batch, replicas, components)
+    examples = count_in(batch)
+    mine = Part(round(float(weight) * examples), examples) if examples else equal
+    return part, whole[0] if whole else None, mine
+
+
+def _as_given(given: Any, part: Any) -> Any:
+    """Return a part of a share as what the script has given: NumPy's stays NumPy's."""
+    if isinstance(given, tf.Tensor) or not isinstance(part, tf.Tensor):
+        return part
+    if not part.shape.rank and not isinstance(given, np.ndarray):
+        return given  # a number, the same for all
+    return part.numpy() if isinstance(given, (np.ndarray, np.generic)) else part
+
+
+def _step_of(part: Any, whole: Any, weight: WeightOfShare) -> step_context.Share:
+    def make_alike(optimizer: Any, variables: Sequence[Any]) -> None:
+        if weight.note(optimizer, variables):
+            with tf.init_scope():  # the step may be traced here
+                alike.make_variables(variables)
+
+    return step_context.Share(
+        weight.variable,
+        is_whole=False if whole is None else whole,
+        rows=frozenset(rows_known(part)),
+        weighted=weight.weighted,
+        prepare=make_alike,
+    )
+
+
+def _refuse_here() -> None:
+    if not tf.executing_eagerly():
+        raise ValueError(
+            "`share` was iterated over within `tf.function`. Iterate over it in Python, and call a "
+            "`tf.function` with each batch."
+        )
+    if tf.distribute.has_strategy():
+        raise ValueError(
+            "`share` was iterated over within a strategy's scope. A strategy shares batches out "
+            "itself: use its `experimental_distribute_dataset`, or leave the strategy out."
+        )
+
+
+@cache
+def _say() -> None:
+    log.info("each worker trains on its share of each batch (cluster_trainer.share)")

@@ -1,0 +1,119 @@
+"""How much of the present batch this worker's share is, in one variable for all loops."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakSet
+
+import tensorflow as tf
+
+from cluster_trainer.collectives.replicas import count_of
+
+
+class Part(NamedTuple):
+    """This worker's examples of those of a batch, or of several."""
+
+    mine: int
+    of_all: int
+
+
+class Passed:
+    """What a pass has handed out so far.
+
+    Args:
+        weight: of all loops.
+
+    Attributes:
+        present: the part of its present batch; None: it has handed out none.
+        total: of all batches so far.
+        number: how many there were.
+    """
+
+    def __init__(self, weight: "WeightOfShare") -> None:
+        self._weight = weight
+        self.present: Part | None = None
+        self.total, self.number = Part(0, 0), 0
+        self._seen: dict[int, int] = {}
+
+    def set(self, part: Part) -> None:
+        """Note the next batch, whose weight counts from now on.
+
+        Raises:
+            ValueError: another loop takes turns with this one, with a share of another size.
+        """
+        others = [one for one in self._weight.under_way if one is not self]
+        for other in others:
+            takes_turns = self._seen.get(id(other), other.number) < other.number
+            if takes_turns and not _are_equal(part, other.present):
+                raise ValueError(
+                    "Two loops over `share` take turns, and this worker's shares of their batches "
+                    "differ in size: it is not known which of the two weighs a gradient. Join the "
+                    "datasets first: `share(tf.data.Dataset.zip(first, second))`."
+                )
+        self._seen = {id(one): one.number for one in others}
+        self.present, self.number = part, self.number + 1
+        self.total = Part(self.total.mine + part.mine, self.total.of_all + part.of_all)
+        self._weight.set(part)
+
+
+def _are_equal(first: Part, second: Part | None) -> bool:
+    return second is None or first.mine * second.of_all == second.mine * first.of_all
+
+
+@dataclass
+class WeightOfShare:
+    """The weight that optimizers, losses and means take, and what all loops of a process know.
+
+    Attributes:
+        variable: float32 [], over all workers its values add up to 1. Within a loop's body it is
+            the present batch's; after a pass that of all examples of the pass.
+        under_way: the passes that have begun and not ended.
+        trained: of each optimizer its number and its variables, which began with worker 0's values.
+        compared: the datasets that all workers have compared.
+        weighted: see Share; a function that was traced in one step is called in the next, too.
+    """
+
+    variable: tf.Variable
+    under_way: list[Passed] = field(default_factory=list)
+    trained: WeakKeyDictionary[Any, tuple[int, list[Any]]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    compared: WeakSet[Any] = field(default_factory=WeakSet)
+    weighted: set[int] = field(default_factory=set)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def note(self, optimizer: Any, variables: Sequence[Any]) -> bool:
+        """Note what an optimizer trains; tell whether it is a new one."""
+        is_new = optimizer not in self.trained
+        if is_new:
+            self.trained[optimizer] = next(self._numbers), [*variables]
+        return is_new
+
+    def set(self, part: Part) -> None:
+        """Let this worker weigh as much as its examples."""
+        with tf.init_scope():  # a loop may be left while a function is traced
+            self.variable.assign(part.mine / part.of_all)
+
+    @contextmanager
+    def passing(self) -> Iterator[Passed]:
+        """Let what is called inside be a pass through batches; it may be left early."""
+        passed = Passed(self)
+        self.under_way.append(passed)
+        try:
+            yield passed
+        finally:
+            self.under_way.remove(passed)
+            outer = self.under_way[-1].present if self.under_way else None
+            if outer or passed.total.of_all:
+                self.set(outer or passed.total)
+
+
+@cache
+def weight_of_share() -> WeightOfShare:
+    """Return that of this process; before the first loop all workers count the same."""
+    with tf.init_scope():
+        equal = 1 / count_of(tf.distribute.get_strategy())
+        return WeightOfShare(tf.Variable(equal, trainable=False, dtype=tf.float32))
