@@ -1,4 +1,4 @@
-"""Run a resolved start to its exit code: packages, the trainer's settings, gate, supervision."""
+"""Runs a resolved start and returns the exit code: packages, settings, gate, supervision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: all workers are there, reachable at their addresses, and agree.
+"""The gate: waits until all workers are present, reachable at their addresses, and agree.
 
 Read `gate.py` first (`pass_gate`, `meet`), then the states of a meeting (`states.py`), `roles/`
 (worker 0 and the others), `comparison.py` (the differences between workers) and `transport/` (the

@@ -111,8 +111,8 @@ class Options:
         "MAX_RESTARTS",
         forms.whole_number(0),
         default="3",
-        purpose="How often the command is restarted after a crash. After losses of peers, the "
-        "limit is this number for each peer. Progress resets both counts (PROGRESS_FILE).",
+        purpose="How many times the command is restarted after a crash. After losses of peers, "
+        "the limit is this number for each peer. Progress resets both counts (PROGRESS_FILE).",
         example="0",
     )
     progress_file: str | None = option(
@@ -141,7 +141,7 @@ class Options:
         "LOG_FORMAT",
         forms.choice(TEXT, JSON),
         default=TEXT,
-        purpose="text is readable for people. json writes each line, including the command's, "
+        purpose="text is for people to read. json writes each line, including the command's, "
         "as an object with time, level, worker and message.",
         example="json",
     )

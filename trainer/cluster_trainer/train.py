@@ -1,4 +1,4 @@
-"""A run of the built-in trainer from beginning to end: a Keras program, with all its parts."""
+"""Runs the built-in trainer, which is a Keras program, from beginning to end."""
 
 import logging
 from collections.abc import Callable

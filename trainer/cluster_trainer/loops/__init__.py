@@ -1,1 +1,1 @@
-"""Training loops of a script's own, in which each worker computes its share of each batch."""
+"""Custom training loops of scripts: each worker computes its share of each batch."""

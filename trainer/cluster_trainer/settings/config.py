@@ -105,8 +105,8 @@ class TrainerConfig(BaseSettings):
     )
     devices: Annotated[str, AfterValidator(values.device_names)] | None = Field(
         None,
-        description="Which of this worker's devices train. Several are mirrored. If unset: all "
-        "GPUs, or the CPU on a machine without one.",
+        description="Which of this worker's devices train. Each is a replica. If unset: all GPUs, "
+        "or the CPU on a machine without one.",
     )
     collectives: Literal["auto", "tensorflow", "ring"] = Field(
         "auto",
@@ -125,7 +125,8 @@ class TrainerConfig(BaseSettings):
         1,
         description="After how many steps the workers of a ring average their weights. 1: they sum "
         "gradients in each step, and N workers train as one. 16: each worker takes 16 steps by "
-        "itself, for slow networks. The training is then another one, and not exact.",
+        "itself, for slow networks. The result is then not exact: it depends on the number of "
+        "workers.",
     )
     silence_seconds: PositiveInt = Field(
         10,
@@ -198,10 +199,10 @@ class TrainerConfig(BaseSettings):
     )
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
-        description="Whether to compare the first batch of a training and of an evaluation: if "
-        "the model has parts that are not Keras's, all replicas compute it, and the chief "
-        "computes it alone. check warns about a difference. refuse ends the fit or the "
-        "evaluation. off compares nothing.",
+        description="Whether to compare the first batch of a training and of an evaluation with "
+        "one device. If the model has parts that are not Keras's, all replicas compute this batch, "
+        "and the chief computes it alone. check warns about a difference. refuse ends the fit or "
+        "the evaluation. off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
