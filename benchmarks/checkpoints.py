@@ -88,7 +88,7 @@ def percent(ratio: float) -> str:
 
 def print_parts(image: str) -> None:
     """Print what the parts of one checkpoint take."""
-    print("| weights | file | copied (training waits) | made into a file | checked and written |")
+    print("| weights | file | copied (training waits) | serialised | checked and written |")
     print("| --- | --- | --- | --- | --- |")
     for weights, measured in parts(image).items():
         size, *times = map(statistics.median, zip(*measured, strict=True))

@@ -56,7 +56,7 @@ class Sent:
 def main() -> None:
     """Measure and print the table."""
     print(f"predicted: {PREDICTED}\n")
-    print("| workers | median | lowest | highest | messages | a worker | bytes a worker |")
+    print("| workers | median | lowest | highest | messages | per worker | bytes per worker |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for count in WORKERS:
         rounds = [measure(count) for _ in range(ROUNDS)]

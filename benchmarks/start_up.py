@@ -39,7 +39,7 @@ CASES = {
 IMPORTED = "import cluster_trainer.train"
 PROGRAMS = {
     IMPORTED: IMPORTED,
-    "and TFDS, for its own sets": f"{IMPORTED}, cluster_trainer.data.tfds_source",
+    "the first with TensorFlow Datasets": f"{IMPORTED}, cluster_trainer.data.tfds_source",
 }
 # Isolated (-I), Python does not begin with what a script's process begins with.
 ISOLATED = ["/opt/venv/bin/python", "-I", "-c"]

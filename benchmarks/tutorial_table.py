@@ -50,7 +50,7 @@ HEAD = (
     "speed-up",
     "accuracy, one",
     "accuracy, all",
-    "the document",
+    "the tutorial's own",
 )
 R = {"IMAGE": "cluster-trainer:cpu-r", "WORKSPACE_DIR": "examples/r"}
 # Keras' line at the end of an epoch: "5/5 - 0s - loss: 2.29 - accuracy: 0.17 - 54ms/epoch - …"
