@@ -1,1 +1,1 @@
-"""Results of a run: the log, result.json, metrics.jsonl, the model, and DONE when it is complete."""
+"""Results of a run: the log, result.json, metrics.jsonl, the model, and DONE once it is done."""
