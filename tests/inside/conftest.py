@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from cluster_trainer.fits.kept import checkpoint_callback
 # Each process that a test starts, and each fit of a test, is a start of its own; see starts.py.
 for of_a_start in ("START_ID", "END_MARKS"):
     os.environ.pop(of_a_start, None)
+# No other process of this run trains into the same folder.
+os.environ["TRAINER_RUN_DIR"] = tempfile.mkdtemp(prefix="runs-")
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
@@ -66,9 +69,15 @@ def saves_at_the_end_of_each_epoch(monkeypatch):
     monkeypatch.setattr(Saver, "is_busy", False)
 
 
+@pytest.fixture(autouse=True)
+def runs_of_its_own(monkeypatch, tmp_path):
+    """Let no script find what another test has left, or a folder that is held."""
+    monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path / "runs"))
+
+
 @pytest.fixture
 def keeps_nothing(monkeypatch):
-    """Let no fit go on from what one of another test has left in /runs, or hold that folder."""
+    """Let no fit go on from what one of another test has left, or hold the runs' folder."""
     monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
     monkeypatch.setattr(process, "_present", process.Process())
 

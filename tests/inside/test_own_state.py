@@ -18,7 +18,7 @@ def said(monkeypatch):
     for warn in (own_state._warn_of_whole_numbers, own_state._warn_of_scaled):  # noqa: SLF001
         warn.cache_clear()
     found = []
-    monkeypatch.setattr(own_state.log, "warning", lambda text, name: found.append(text % name))
+    monkeypatch.setattr(own_state.log, "warning", lambda text, *of: found.append(text % of))
     return found
 
 

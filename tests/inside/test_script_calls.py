@@ -293,18 +293,16 @@ def forked(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "devices"),
-    [("", "TRAINER_DEVICES, "), pytest.param(STARTS, "", marks=pytest.mark.long)],
-    ids=["plain", "started"],
+    "before", ["", pytest.param(STARTS, marks=pytest.mark.long)], ids=["plain", "started"]
 )
-def test_a_fit_names_the_settings_that_nothing_heeds(forked, before, devices):
+def test_a_fit_names_the_settings_that_nothing_heeds(forked, before):
     heeded = {"TRAINER_RESUME": "never", "TRAINER_WIRE": "float32", "TRAINER_THREADS": "1"}
     unused = {"TRAINER_SEED": "3", "TRAINER_EPOCHS": "5", "TRAINER_STOP_SECONDS": "9"}
     own = {"TRAINER_DEVICES": "CPU:0", "TF_CONFIG": ""}
     code, said = forked(before + FITS, **own, **heeded, **unused)
     assert code == 0, said
     (line,) = [one for one in said.splitlines() if "fit ignores" in one]
-    names = f"{devices}TRAINER_EPOCHS, TRAINER_SEED, TRAINER_STOP_SECONDS"
+    names = "TRAINER_EPOCHS, TRAINER_SEED, TRAINER_STOP_SECONDS"
     assert f"ignores {names}: the script" in line
 
 
