@@ -22,7 +22,7 @@ from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.settings.options import JSON, Options, read_options
-from entrypoint.settings.set_by_others import proxy_note, service_links_note
+from entrypoint.settings.platform_variables import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import Answer, find_on_this_machine, resolve
 from entrypoint.start import ResolvedStart, start

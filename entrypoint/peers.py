@@ -39,7 +39,7 @@ from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
 from entrypoint.rendezvous.watch import peer_watch
 from entrypoint.settings.options import Options
-from entrypoint.settings.set_by_others import grpc_note
+from entrypoint.settings.platform_variables import grpc_note
 from entrypoint.status.board import WAITING, Board
 from entrypoint.supervision.child.helper_process import EXIT_FAILED, retried
 from entrypoint.supervision.peers.beside import Peers, SharedMark

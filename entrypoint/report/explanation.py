@@ -14,7 +14,7 @@ from entrypoint.report.hiding import shown_command, shown_value
 from entrypoint.settings.environ import DEFAULT, Environ
 from entrypoint.settings.environment_variable import TRAINER_PREFIX
 from entrypoint.settings.options import VARIABLES
-from entrypoint.settings.set_by_others import exceptions_for, proxy_in_use
+from entrypoint.settings.platform_variables import exceptions_for, proxy_in_use
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.resolve import Answer
 

@@ -3,7 +3,8 @@
 A source's `find` is a pure function. It returns None if its variables are not set, and a Resolution
 without a task if they do not tell which worker this is. It raises a ConfigurationError with every
 problem if they are wrong. Some systems also provide values of our settings: their `settings`
-returns these by our names. To add a contract, add a file, and a line in SOURCES.
+returns these by our names. To add a contract, add a file, a line in SOURCES, and its name to what
+CLUSTER_SOURCE accepts (settings/environment_variable.py).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keeping import fits_run_by
 
 from cluster_trainer import train
-from cluster_trainer.callbacks import heartbeat
+from cluster_trainer.callbacks import progress_display
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
@@ -114,7 +114,7 @@ class Listens:
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_scripts_fit_tells_how_fast_it_is(keep, monkeypatch, counts):
     """In examples where their number is known, as of arrays, else in steps."""
-    monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
+    monkeypatch.setattr(progress_display, "BETWEEN_SECONDS", 0.0)
     listens = Listens()
     model, kept = keep(tell=listens)
     data = {"x": ROWS, "y": WANTED, "batch_size": 8} if counts else {"x": SameBatches()}

@@ -103,7 +103,7 @@ def test_a_scripts_fit_takes_its_arrays_once_and_lets_them_go(monkeypatch):
         return tensor
 
     monkeypatch.setattr(arrays, "as_tensor", as_tensor)
-    monkeypatch.setattr(fit, "Survivor", Rehearses)
+    monkeypatch.setattr(fit, "ElasticRecovery", Rehearses)
     x, y, weights = np.ones((24, 2)), np.ones((24, 1)), np.ones(24)
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -12,7 +12,7 @@ from cluster_trainer.collectives import group, over_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.traffic import Traffic
-from cluster_trainer.fits.kept import same_fit
+from cluster_trainer.fits.kept import consistency_check
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 from conftest import strategy_of
@@ -141,9 +141,9 @@ def config_of(*flags):
 
 def test_what_tensorflow_sums_is_not_sent_so():
     with pytest.raises(ConfigurationError, match=r"TRAINER_WIRE .*accepted: float32"):
-        same_fit.refuse_wire(config_of("--wire=bfloat16"), strategy_of(2))
+        consistency_check.refuse_wire(config_of("--wire=bfloat16"), strategy_of(2))
 
 
 @pytest.mark.parametrize(("wire", "replicas"), [("float32", 2), ("bfloat16", 1)])
 def test_where_nothing_is_sent_or_as_it_is_nothing_is_refused(wire, replicas):
-    same_fit.refuse_wire(config_of(f"--wire={wire}"), strategy_of(replicas))
+    consistency_check.refuse_wire(config_of(f"--wire={wire}"), strategy_of(replicas))

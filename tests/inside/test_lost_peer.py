@@ -41,7 +41,7 @@ OUT_OF_MEMORY = """OOM when allocating tensor with shape[1000000,1000000,100] an
 UNHEALTHY = """Collective ops is aborted by: Error reported from /job:worker/task:1:
 The following tasks are unhealthy (stopped sending heartbeats):\n/job:worker/replica:0/task:1"""
 LEADER_IS_SILENT = """Collective ops is aborted by: Deadline Exceeded
-RPC: /tensorflow.CoordinationService/Heartbeat"""
+RPC: /tensorflow.CoordinationService/ProgressDisplay"""
 NEWER = "/job:worker/task:1 unexpectedly tried to connect with a different incarnation."
 RESTARTED = "Check your worker job for the reason why it was restarted."
 SLOW_SUM = "Collective has timed out waiting for other workers."

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cluster_trainer.callbacks import heartbeat
-from cluster_trainer.callbacks.heartbeat import Heartbeat
-from cluster_trainer.callbacks.place_told import PlaceTold
+from cluster_trainer.callbacks import progress_display
+from cluster_trainer.callbacks.progress_display import ProgressDisplay
+from cluster_trainer.callbacks.progress_report import ProgressReport
 from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics
 from cluster_trainer.callbacks.state import states
 from cluster_trainer.checkpoints.checkpoint import Place
@@ -106,9 +106,9 @@ class Listener:
 
 
 def test_the_heartbeat_tells_where_the_run_is(monkeypatch):
-    monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
+    monkeypatch.setattr(progress_display, "BETWEEN_SECONDS", 0.0)
     listener, place = Listener(), Place(step=20, epoch=2, done=6)
-    beat = Heartbeat(listener, lambda: place, examples_at=lambda step: 10 * step)
+    beat = ProgressDisplay(listener, lambda: place, examples_at=lambda step: 10 * step)
     beat.set_model(SimpleNamespace(optimizer=SimpleNamespace(learning_rate=0.5)))
     beat.set_params({"epochs": 5, "steps": 8})
     beat.on_epoch_begin(2)
@@ -125,9 +125,9 @@ def test_the_heartbeat_tells_where_the_run_is(monkeypatch):
 
 
 def test_where_nobody_counts_examples_the_steps_tell_how_fast_it_is(monkeypatch):
-    monkeypatch.setattr(heartbeat, "BETWEEN_SECONDS", 0.0)
+    monkeypatch.setattr(progress_display, "BETWEEN_SECONDS", 0.0)
     listener = Listener()
-    beat = Heartbeat(listener, Place)
+    beat = ProgressDisplay(listener, Place)
     beat.set_params({"epochs": 5, "steps": 8})
     beat.on_epoch_begin(0)
     beat.on_train_batch_end(0)
@@ -140,7 +140,7 @@ def test_where_nobody_counts_examples_the_steps_tell_how_fast_it_is(monkeypatch)
 
 def test_the_heartbeat_names_the_workers_that_are_slow():
     listener = Listener()
-    beat = Heartbeat(listener, Place, slow=lambda: ("worker-1",))
+    beat = ProgressDisplay(listener, Place, slow=lambda: ("worker-1",))
     beat.set_params({"epochs": 5, "steps": 8})
     beat.on_epoch_begin(0)
     assert listener.told.slow == ("worker-1",)
@@ -148,7 +148,7 @@ def test_the_heartbeat_names_the_workers_that_are_slow():
 
 def test_the_heartbeat_does_not_tell_of_each_of_many_short_calls():
     listener, place = Listener(), Place()
-    beat = Heartbeat(listener, lambda: place)
+    beat = ProgressDisplay(listener, lambda: place)
     beat.set_params({"epochs": 5, "steps": 1000})
     beat.on_epoch_begin(0)
     beat.on_train_batch_end(4)
@@ -165,7 +165,7 @@ class Teller:
 
 def test_the_place_is_told_with_a_limit_only_between_the_steps_of_an_epoch():
     teller = Teller()
-    told = PlaceTold(teller, lambda: Place(step=14, done=4), has_limit=True)
+    told = ProgressReport(teller, lambda: Place(step=14, done=4), has_limit=True)
     told.set_params({"epochs": 3, "steps": 10})
     told.on_epoch_begin(1)
     told.on_train_batch_end(6)
@@ -187,7 +187,7 @@ def test_the_place_is_told_with_a_limit_only_between_the_steps_of_an_epoch():
 
 def test_a_run_without_a_limit_of_its_steps_has_none_here():
     teller = Teller()
-    told = PlaceTold(teller, Place, has_limit=False)
+    told = ProgressReport(teller, Place, has_limit=False)
     told.set_params({"epochs": 3, "steps": None})
     told.on_train_batch_end(0)
     assert teller.told[0][2]["within_seconds"] is None

@@ -10,8 +10,8 @@ import pytest
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.resume import CALLBACKS, NUMBERS, OF_A_WORKER, Found
 from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.fits.kept.consistency_check import refuse_others
 from cluster_trainer.fits.kept.finding import Start
-from cluster_trainer.fits.kept.same_fit import refuse_others
 from cluster_trainer.problems import ConfigurationError
 
 SECONDS = 30

@@ -19,8 +19,8 @@ from cluster_trainer.data import registry
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.run_length import RunLength, run_length_of
 from cluster_trainer.distribution import ring, strategy
-from cluster_trainer.fits.kept.same_fit import refuse_rounds
-from cluster_trainer.fits.lost_worker import explaining
+from cluster_trainer.fits.elastic_recovery import explaining
+from cluster_trainer.fits.kept.consistency_check import refuse_rounds
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set
 from cluster_trainer.problems import ConfigurationError, Problem

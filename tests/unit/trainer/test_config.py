@@ -178,7 +178,7 @@ def test_help_names_every_flag(base, capsys):
 
 
 def test_a_directory_that_cannot_be_written_is_refused(base, tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_trainer.settings.values.os.access", lambda *_: False)
+    monkeypatch.setattr("cluster_trainer.settings.validators.os.access", lambda *_: False)
     message = refusal(base)
     assert str(tmp_path) in message
     assert "cannot be written" in message

@@ -18,10 +18,10 @@ from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.identity import archive
 from cluster_trainer.fits.identity.leftovers import Leftovers
+from cluster_trainer.fits.kept.consistency_check import refuse_differing
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.kept.same_fit import refuse_differing
-from cluster_trainer.fits.program import Asked, Program, options_of
+from cluster_trainer.fits.program import FitRequest, Program, options_of
 from cluster_trainer.fits.records import Records, callbacks_of
 from cluster_trainer.fits.start_text import start_of
 from cluster_trainer.results import done, export, metrics_file
@@ -66,7 +66,7 @@ class Trainer(Program):
         """The place of its fit, or its last place."""
         return self.one_fit.place if self.one_fit else Place()
 
-    def asked(self, given: inspect.BoundArguments) -> "TrainersFit":
+    def request(self, given: inspect.BoundArguments) -> "TrainersFit":
         """Return the trainer's answers about its fit; see Program."""
         del given
         self.one_fit = TrainersFit(self, Leftovers(self.run.job))
@@ -94,7 +94,7 @@ class Trainer(Program):
 
 
 @dataclass
-class TrainersFit(Asked):
+class TrainersFit(FitRequest):
     """The trainer's answers about its fit.
 
     Attributes:
@@ -111,13 +111,13 @@ class TrainersFit(Asked):
         return facts_of(run.job.config, run.data, self.trainer.described)
 
     def order(self) -> Order:
-        """Return the order and the calls that the settings require; see Asked."""
+        """Return the order and the calls that the settings require; see FitRequest."""
         config = self.trainer.run.job.config
         steps = None if config.steps_per_call == "auto" else config.steps_per_call
         return Order(config.seed, steps, goes_on=True)
 
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Compare settings and data, and move an unwanted run aside; see Asked."""
+        """Compare settings and data, and move an unwanted run aside; see FitRequest."""
         job = self.trainer.run.job
         if is_again:
             self.trainer.job = replace(self.trainer.job, is_restart=True)
@@ -125,7 +125,7 @@ class TrainersFit(Asked):
         _move_unwanted_aside(job, self.beginning)
 
     def options(self) -> FitOptions:
-        """Return how the fit is saved; see Asked."""
+        """Return how the fit is saved; see FitRequest."""
         trainer, run, job = self.trainer, self.trainer.run, self.trainer.job
         return options_of(
             trainer,
@@ -141,7 +141,7 @@ class TrainersFit(Asked):
         )
 
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how the first step runs without the other workers; see Asked."""
+        """Return how the first step runs without the other workers; see FitRequest."""
         self.trainer.reporter.doing("compiling the steps")
         return self.options()
 

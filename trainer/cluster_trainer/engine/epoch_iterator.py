@@ -20,6 +20,8 @@ What happens in one call of a `fit`, in this order:
 The calls of a fit's validation take the same way, with `Steps` of `test_step` and the hooks of
 tests. `CheckpointCallback` has no part in them: nothing is asked in 4., and in 6. there is only
 `Coordinator.meet`.
+
+What follows the last call of an epoch is in fits/kept/checkpoint_callback.py.
 """
 
 import logging

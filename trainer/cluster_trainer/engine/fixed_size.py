@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.engine.building.unbuilt import Unbuilt
-from cluster_trainer.engine.data.cut import count_in, cut
+from cluster_trainer.engine.data.batch_shares import count_in, cut
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas, gathered, summed
-from cluster_trainer.engine.data.cut import rows_known, without_rows
+from cluster_trainer.engine.data.batch_shares import rows_known, without_rows
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.private import tensorflow_names

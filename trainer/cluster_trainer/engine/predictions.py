@@ -8,7 +8,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
 from cluster_trainer.engine.building import building
-from cluster_trainer.engine.data.cut import cut, handed_out
+from cluster_trainer.engine.data.batch_shares import cut, handed_out
 from cluster_trainer.engine.execution import Shared
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import alike, step_context

@@ -14,7 +14,7 @@ from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building
 from cluster_trainer.engine.building.unbuilt import held_as_before
-from cluster_trainer.engine.data.cut import count_in, cut, handed_out, rows_known
+from cluster_trainer.engine.data.batch_shares import count_in, cut, handed_out, rows_known
 from cluster_trainer.engine.data.same_data import (
     differing_batches,
     leaving_generators,

@@ -5,10 +5,10 @@
    The built-in trainer's compare settings and data here.
 3. They find the newest checkpoint, and give it to all: `kept/finding.py`. Keras's `fit` runs, which
    `engine/calls/announced.py` calls. Before the first step, `CheckpointCallback` lets the workers
-   compare model and data (`kept/same_fit.py`), and puts the checkpoint's values back.
+   compare model and data (`kept/consistency_check.py`), and puts the checkpoint's values back.
    `engine/epoch_iterator.py` shows what happens in each call of steps.
 4. A stop, a lost worker, or a returning one interrupts it. Those that are left meet again, and go
-   on at 2. in the same process: `lost_worker.py`.
+   on at 2. in the same process: `elastic_recovery.py`.
 5. It ends: with a result, with an error of the program's own, or with the process.
 """
 
@@ -24,10 +24,10 @@ from cluster_trainer.callbacks.as_given import AsGiven
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
+from cluster_trainer.fits.elastic_recovery import INTERRUPTIONS, ElasticRecovery
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.lost_worker import INTERRUPTIONS, Survivor
 from cluster_trainer.fits.process import Process
-from cluster_trainer.fits.program import Asked, Program
+from cluster_trainer.fits.program import FitRequest, Program
 from cluster_trainer.fits.script.start import begin
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import end_by
@@ -133,44 +133,44 @@ def _failed(program: Program | None, error: BaseException) -> None:
 
 def _to_its_end(program: Program, call: Call) -> Any:
     """Train, and resume from the newest checkpoint as often as a worker is lost or comes back."""
-    asked = program.asked(call.given)
-    call = replace(call, announced=replace(call.announced, order=asked.order()))
+    request = program.request(call.given)
+    call = replace(call, announced=replace(call.announced, order=request.order()))
     status = status_file(program.job.status_file)
-    survivor = Survivor(program.job.task, program.stop, status, program.waits)
+    recovery = ElasticRecovery(program.job.task, program.stop, status, program.waits)
     try:
-        survivor.meet()
-        if survivor.comes_late:
-            survivor.come_late(lambda: _rehearsed(asked, call))
-        users = AsGiven(_of_a_user(call) if survivor.goes_on else [])
+        recovery.meet()
+        if recovery.comes_late:
+            recovery.come_late(lambda: _rehearsed(request, call))
+        users = AsGiven(_of_a_user(call) if recovery.goes_on else [])
         while True:
             try:
-                return _trained(asked, call, survivor)
+                return _trained(request, call, recovery)
             except INTERRUPTIONS as error:
-                waiting = survivor.interrupted(error, asked.kept)
+                waiting = recovery.interrupted(error, request.kept)
             # Only after the exception is gone: it holds all data of the fit.
-            survivor.meet_again(waiting)
+            recovery.meet_again(waiting)
             users.restore()
     finally:
         call.arrays.let_go()
-        asked.let_go()
+        request.let_go()
 
 
-def _trained(asked: Asked, call: Call, survivor: Survivor) -> Any:
+def _trained(request: FitRequest, call: Call, recovery: ElasticRecovery) -> Any:
     """Agree with the present workers, find the newest checkpoint, and train from it."""
     workers = workers_of(call.model.distribute_strategy)
-    asked.agree(workers, is_again=survivor.is_again)
+    request.agree(workers, is_again=recovery.is_again)
     options = replace(
-        asked.options(), has_trained=survivor.has_trained, may_take_in=survivor.goes_on
+        request.options(), has_trained=recovery.has_trained, may_take_in=recovery.goes_on
     )
-    asked.let_go()  # of the attempt before: each holds a checkpoint, and may still be writing one
-    kept = asked.kept = KeptFit(options, call.model)
+    request.let_go()  # of the attempt before: each holds a checkpoint, and may still be writing one
+    kept = request.kept = KeptFit(options, call.model)
     kept.find()
     return kept.run(call.run, *call.anew())
 
 
-def _rehearsed(asked: Asked, call: Call) -> Any:
+def _rehearsed(request: FitRequest, call: Call) -> Any:
     """Run a first step while the others train; nothing of it is kept."""
-    options = replace(asked.options_of_rehearsal(), rehearses=True)
+    options = replace(request.options_of_rehearsal(), rehearses=True)
     return KeptFit(options, call.model).run(call.run, *call.anew())
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import Order
+from cluster_trainer.fits.kept.consistency_check import rounds_described
 from cluster_trainer.fits.kept.ended import EndedFits
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.kept.same_fit import rounds_described
 from cluster_trainer.process.network_limit import NetworkLimit
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -63,7 +63,7 @@ class Program(ABC):
         return nullcontext()
 
     @abstractmethod
-    def asked(self, given: inspect.BoundArguments) -> "Asked":
+    def request(self, given: inspect.BoundArguments) -> "FitRequest":
         """Return the program's answers about a fit that it has called with these arguments."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Program(ABC):
         LiveFile(self.job.live_file).remove()
 
 
-class Asked(ABC):
+class FitRequest(ABC):
     """A program's answers about one fit. Each of a program's threads may run its own fit.
 
     Attributes:

@@ -23,7 +23,7 @@ from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine import facts
 from cluster_trainer.engine.data import pipelines
-from cluster_trainer.engine.data.cut import count_in, cut, rows_known
+from cluster_trainer.engine.data.batch_shares import count_in, cut, rows_known
 from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
 from cluster_trainer.engine.data.same_data import differing_batches, refuse_others, warn
 from cluster_trainer.engine.data.sources.choice import source_of

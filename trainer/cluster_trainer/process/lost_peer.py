@@ -44,7 +44,7 @@ def is_other_call(error: Exception) -> bool:
     """Tell whether workers of a ring are in different calls, which is their program's fault.
 
     If a newcomer, or a survivor's memory, may be the cause, it is another error by now
-    (`of_newcomer` in fits/lost_worker.py).
+    (`of_newcomer` in fits/elastic_recovery.py).
     """
     return any(kind.__name__ == "OtherCall" for kind in type(error).__mro__)
 

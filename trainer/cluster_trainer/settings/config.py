@@ -18,7 +18,7 @@ from pydantic_settings import (
 )
 
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings import values
+from cluster_trainer.settings import validators
 from cluster_trainer.settings.groups import OF_THE_RUN, OWN_TO_EACH_WORKER
 from cluster_trainer.settings.names import data_sets, devices
 from cluster_trainer.settings.names.spellings import PREFIX, flag_of, shown_name, variable_of
@@ -56,7 +56,7 @@ class TrainerConfig(BaseSettings):
         cli_shortcuts=None,
     )
 
-    model: Annotated[str, AfterValidator(values.known_model)] = Field(
+    model: Annotated[str, AfterValidator(validators.known_model)] = Field(
         "mnist_cnn",
         description="The model: mnist_cnn, mobilenet_v2, resnet50, or module:function of your own "
         "in /workspace. mobilenet_v2 and resnet50 need pictures of 32x32 or more "
@@ -87,10 +87,10 @@ class TrainerConfig(BaseSettings):
         "memory, on disk in data_dir, or nowhere (none). auto takes the first cache with enough "
         "room. The results of a run do not depend on it.",
     )
-    run_dir: Annotated[Path, AfterValidator(values.writable_directory)] = Field(
+    run_dir: Annotated[Path, AfterValidator(validators.writable_directory)] = Field(
         Path("/runs"), description="Where each worker writes its results: worker-0, worker-1 …"
     )
-    model_dir: Annotated[Path, AfterValidator(values.writable_directory)] | None = Field(
+    model_dir: Annotated[Path, AfterValidator(validators.writable_directory)] | None = Field(
         None,
         description="Where the chief saves the trained model. If unset: its own folder in run_dir.",
     )
@@ -103,7 +103,7 @@ class TrainerConfig(BaseSettings):
         None,
         description="Splits the CPU into this many devices, each with a replica as on a GPU.",
     )
-    devices: Annotated[str, AfterValidator(values.device_names)] | None = Field(
+    devices: Annotated[str, AfterValidator(validators.device_names)] | None = Field(
         None,
         description="Which of this worker's devices train. Each is a replica. If unset: all GPUs, "
         "or the CPU on a machine without one.",
@@ -147,18 +147,18 @@ class TrainerConfig(BaseSettings):
         description="Examples per step on all replicas together, instead of a size for each "
         "replica.",
     )
-    optimizer: Annotated[str, AfterValidator(values.known_optimizer)] = Field(
+    optimizer: Annotated[str, AfterValidator(validators.known_optimizer)] = Field(
         "adam",
         description="The optimizer's name in Keras; momentum is SGD with momentum 0.9. Or "
         "module:function of your own, which takes the learning rate (a number or a schedule) "
         "and returns an optimizer.",
     )
-    loss: Annotated[str, AfterValidator(values.known_loss)] | None = Field(
+    loss: Annotated[str, AfterValidator(validators.known_loss)] | None = Field(
         None,
         description="The loss, if your model is not compiled. If unset: for a classifier, the "
         "cross-entropy of its logits.",
     )
-    metrics: Annotated[str, AfterValidator(values.known_metrics)] | None = Field(
+    metrics: Annotated[str, AfterValidator(validators.known_metrics)] | None = Field(
         None,
         description="The metrics, if your model is not compiled. If unset: for a classifier, "
         "the accuracy.",
@@ -237,7 +237,7 @@ class TrainerConfig(BaseSettings):
         description="What each worker writes for TensorBoard: curves and text (scalars), also "
         "the weights after each epoch (histograms), or nothing (none).",
     )
-    profile_steps: Annotated[str, AfterValidator(values.first_and_last_step)] | None = Field(
+    profile_steps: Annotated[str, AfterValidator(validators.first_and_last_step)] | None = Field(
         None,
         description="Steps that the chief profiles. The profile is written to "
         "tensorboard/plugins/profile. In a script, they are steps of the first fit. If unset: "
@@ -280,7 +280,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _known_dataset(cls, name: str, info: ValidationInfo) -> str:
         if not data_sets.is_known(name, info.data.get("data_dir", Path("/data"))):
-            raise values.refuse(data_sets.ACCEPTED, did_you_mean(name, data_sets.tfds_names()))
+            raise validators.refuse(data_sets.ACCEPTED, did_you_mean(name, data_sets.tfds_names()))
         return name
 
     @field_validator("logical_cpus")
@@ -289,7 +289,9 @@ class TrainerConfig(BaseSettings):
         cls, count: int | None, info: ValidationInfo
     ) -> int | None:
         if count is not None and count > 1 and info.data.get("strategy") == "none":
-            raise values.refuse("1, since TRAINER_STRATEGY is none", "mirrored trains on several.")
+            raise validators.refuse(
+                "1, since TRAINER_STRATEGY is none", "mirrored trains on several."
+            )
         return count
 
     @field_validator("devices")
@@ -298,7 +300,7 @@ class TrainerConfig(BaseSettings):
         if text is None:
             return None
         if "," in text and info.data.get("strategy") == "none":
-            raise values.refuse(
+            raise validators.refuse(
                 "one device, since TRAINER_STRATEGY is none", "mirrored trains on several."
             )
         num_cpus = info.data.get("logical_cpus")
@@ -307,14 +309,14 @@ class TrainerConfig(BaseSettings):
             cut = (
                 f"is {num_cpus}" if num_cpus else "splits the CPU into more devices, and is not set"
             )
-            raise values.refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
+            raise validators.refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
         return text
 
     @field_validator("wire")
     @classmethod
     def _goes_over_a_ring(cls, wire: str, info: ValidationInfo) -> str:
         if wire != "float32" and info.data.get("collectives") == "tensorflow":
-            raise values.refuse(
+            raise validators.refuse(
                 "float32, since TRAINER_COLLECTIVES is tensorflow",
                 "Only the ring sends bfloat16: TRAINER_COLLECTIVES=ring.",
             )
@@ -324,12 +326,12 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _averages_over_a_ring(cls, steps: int, info: ValidationInfo) -> int:
         if steps > 1 and info.data.get("collectives") == "tensorflow":
-            raise values.refuse(
+            raise validators.refuse(
                 "1, since TRAINER_COLLECTIVES is tensorflow",
                 "Only the workers of a ring take steps by themselves: TRAINER_COLLECTIVES=ring.",
             )
         if steps > 1 and info.data.get("wire", "float32") != "float32":
-            raise values.refuse(
+            raise validators.refuse(
                 f"1, since TRAINER_WIRE is {info.data['wire']}",
                 "Weights are averaged as float32, and no gradients are sent. Set one of the two.",
             )
@@ -339,7 +341,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _scales_no_loss_by_itself(cls, precision: str, info: ValidationInfo) -> str:
         if precision == "float16" and info.data.get("sync_every", 1) > 1:
-            raise values.refuse(
+            raise validators.refuse(
                 "float32 or bfloat16, since TRAINER_SYNC_EVERY is above 1",
                 "float16 scales the loss, and each worker would come to a scale of its own.",
             )
@@ -349,7 +351,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _sums_in_each_step(cls, is_wanted: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
         if is_wanted and info.data.get("sync_every", 1) > 1:
-            raise values.refuse(
+            raise validators.refuse(
                 "false, since TRAINER_SYNC_EVERY is above 1",
                 "Statistics of the whole batch are summed over the workers in each step.",
             )
@@ -359,7 +361,7 @@ class TrainerConfig(BaseSettings):
     @classmethod
     def _resumes_from_something(cls, resume: str, info: ValidationInfo) -> str:
         if resume == "must" and info.data.get("checkpoint_steps") == 0:
-            raise values.refuse("auto or never, since TRAINER_CHECKPOINT_STEPS is 0")
+            raise validators.refuse("auto or never, since TRAINER_CHECKPOINT_STEPS is 0")
         return resume
 
     @field_validator("global_batch_size")
@@ -367,7 +369,7 @@ class TrainerConfig(BaseSettings):
     def _one_batch_size(cls, size: int | None, info: ValidationInfo) -> int | None:
         per_replica = info.data.get("per_replica_batch_size")
         if size is not None and per_replica is not None:
-            raise values.refuse(
+            raise validators.refuse(
                 "one of the two batch sizes",
                 f"TRAINER_PER_REPLICA_BATCH_SIZE is {per_replica}; leave one of them out.",
             )

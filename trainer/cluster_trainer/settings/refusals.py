@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cluster_trainer.problems import Problem
-from cluster_trainer.settings import values
+from cluster_trainer.settings import validators
 from cluster_trainer.settings.names import compiling as compiling_names
 from cluster_trainer.settings.names import devices
 from cluster_trainer.settings.names.spellings import PREFIX, flag_of, shown_name, variable_of
@@ -56,7 +56,7 @@ ACCEPTED = {
     "resume": "never, auto or must",
     "keep_earlier": A_COUNT_OR_0,
     "tensorboard": "none, scalars or histograms",
-    "profile_steps": values.STEPS,
+    "profile_steps": validators.STEPS,
     "gpus_per_worker": A_COUNT_OR_0,
 }
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_trainer.fits.identity.matching import Call, Choice, Kept, choose, read, write
+from cluster_trainer.fits.identity.fit_matching import Call, Choice, Kept, choose, read, write
 from cluster_trainer.fits.identity.place import Line, Place
 
 

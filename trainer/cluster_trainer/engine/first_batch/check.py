@@ -23,7 +23,7 @@ from cluster_trainer.collectives import group, replicas
 from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import facts
-from cluster_trainer.engine.data.cut import rows_known
+from cluster_trainer.engine.data.batch_shares import rows_known
 from cluster_trainer.engine.first_batch import draws
 from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
 from cluster_trainer.engine.first_batch.comparison import (

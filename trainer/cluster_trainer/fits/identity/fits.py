@@ -14,8 +14,8 @@ import keras
 
 from cluster_trainer.checkpoints.state import on_first_replica
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.identity import matching
-from cluster_trainer.fits.identity.matching import Call, Kept, choose
+from cluster_trainer.fits.identity import fit_matching
+from cluster_trainer.fits.identity.fit_matching import Call, Kept, choose
 from cluster_trainer.fits.identity.place import digest_of, place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
 from cluster_trainer.installed import is_installed
@@ -146,7 +146,7 @@ class Fits:
     def note(self, chosen: Chosen) -> None:
         """Write the identity of a folder's fit, once: later starts may begin with other weights."""
         if self.keeps and self._kept().get(chosen.number) is None:
-            matching.write(chosen.call, chosen.folder)
+            fit_matching.write(chosen.call, chosen.folder)
             self._kept()[chosen.number] = chosen.call
 
     def _kept(self) -> dict[int, Call | None]:
@@ -155,7 +155,7 @@ class Fits:
             self._known = {}
             if self.keeps and self.folder.is_dir():
                 named = ((NAME.fullmatch(one.name), one) for one in self.folder.iterdir())
-                found = {int(match[1]): matching.read(one) for match, one in named if match}
+                found = {int(match[1]): fit_matching.read(one) for match, one in named if match}
                 self._known = dict(sorted(found.items()))
         return self._known
 
@@ -180,7 +180,7 @@ def _refuse_others(number: int, mine: Call, before: Call | None) -> None:
     ]
     if problems:
         raise ConfigurationError(problems)
-    for name in matching.changed_files(mine, before):
+    for name in fit_matching.changed_files(mine, before):
         _warn_of_change(name)
 
 

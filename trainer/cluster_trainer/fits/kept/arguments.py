@@ -8,9 +8,9 @@ from typing import Any
 import keras
 
 from cluster_trainer.callbacks.chief import for_worker
-from cluster_trainer.callbacks.heartbeat import Heartbeat
 from cluster_trainer.callbacks.hook_callback import HookCallback
-from cluster_trainer.callbacks.place_told import PlaceTold
+from cluster_trainer.callbacks.progress_display import ProgressDisplay
+from cluster_trainer.callbacks.progress_report import ProgressReport
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.running import flat
 from cluster_trainer.fits.kept.checkpoint_callback import BeforeOthers, CheckpointCallback
@@ -61,14 +61,14 @@ def telling_callbacks(
         saved: returns which checkpoint was written last and when, and whether the network is the
             limit, by StatusFile's names.
     """
-    beat = Heartbeat(
+    beat = ProgressDisplay(
         options.tell,
         lambda: checkpoint_callback.place,
         lambda step: _examples_at(step, options, checkpoint_callback),
         slow=lambda: pace.slow,
         missing=lambda: pace.missing,
     )
-    told = PlaceTold(
+    told = ProgressReport(
         status_file(options.job.status_file),
         lambda: checkpoint_callback.place,
         has_limit=options.job.config.stall_timeout_seconds != 0,

@@ -14,8 +14,8 @@ slowest one.
 4. Keras calls `on_epoch_end` of the user's callbacks, on all workers. Those that only write do so
    on the chief alone (callbacks/chief.py). Between them or behind the last, `ChiefsFiles.share`
    gives the chief's files to the other workers, who wait for the chief.
-5. Keras calls `on_epoch_end` of the image's own: `ClusterTrainerRecords`, `Heartbeat`, `PlaceTold`.
-   They exchange nothing.
+5. Keras calls `on_epoch_end` of the image's own: `ClusterTrainerRecords`, `ProgressDisplay`,
+   `ProgressReport`. They exchange nothing.
 6. Keras calls `CheckpointCallback.on_epoch_end`. In an exchange, a fit that one worker's callback
    has stopped stops on all workers. Then it calls `_average`. `_is_room` exchanges whether a worker
    is still writing, or would lose too much time; if none is, and none would, it calls `_save`.

@@ -12,10 +12,10 @@ from cluster_trainer.checkpoints.saver import touch
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.fits.kept.consistency_check import refuse_others
 from cluster_trainer.fits.kept.ended import EndedFit
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.kept.same_fit import refuse_others
 from cluster_trainer.fits.kept.step_vote import Agreed, StepVote
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import RehearsedError

@@ -27,11 +27,11 @@ from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.engine.waits import SUMS
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
+from cluster_trainer.fits.kept.consistency_check import refuse_rounds, refuse_wire
 from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
 from cluster_trainer.fits.kept.finding import Start, find_start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
-from cluster_trainer.fits.kept.same_fit import refuse_rounds, refuse_wire
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.network_watch import NetworkWatch
 from cluster_trainer.fits.pace_watch import PaceWatch

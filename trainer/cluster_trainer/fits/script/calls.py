@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.fits.lost_worker import explained
+from cluster_trainer.fits.elastic_recovery import explained
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script.end import meets_the_others

@@ -6,7 +6,7 @@ from threading import Thread
 from typing import NoReturn
 
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.lost_worker import explained
+from cluster_trainer.fits.elastic_recovery import explained
 from cluster_trainer.process.exit_code import judge, leave_process
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.watch import STALLED

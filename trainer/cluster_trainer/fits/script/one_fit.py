@@ -15,12 +15,12 @@ from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine.calls.announced import seed_of_fit
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.identity.compiled import optimizer_described, training_described
+from cluster_trainer.fits.identity.fit_matching import Call
 from cluster_trainer.fits.identity.fits import Chosen
-from cluster_trainer.fits.identity.matching import Call
 from cluster_trainer.fits.identity.owner import script_name
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.program import Asked, options_of
+from cluster_trainer.fits.program import FitRequest, options_of
 from cluster_trainer.fits.script.about import asked_of
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords, is_profiled
 
@@ -39,7 +39,7 @@ class Stage(Enum):
 
 
 @dataclass
-class ScriptFit(Asked):
+class ScriptFit(FitRequest):
     """A script's answers about one of its fits.
 
     Attributes:
@@ -61,25 +61,25 @@ class ScriptFit(Asked):
     chosen: Chosen | None = None
 
     def order(self) -> Order:
-        """Return the order from the script's own seed, or from the fit's number; see Asked."""
+        """Return the order from the script's own seed, or from the fit's number; see FitRequest."""
         return Order(seed_of_fit(self.number))
 
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Agree with the others where the script resumes, and which fit this is; see Asked."""
+        """Agree with the others where the script resumes, and which fit this is; see FitRequest."""
         has_ring = ring_of(self.model.distribute_strategy) is not None
         with self.script.choosing:
             self.script.agree(workers, is_again=is_again, has_ring=has_ring)
             self.chosen = self.script.fits.choose(self.called, workers, self.chosen)
 
     def options(self) -> FitOptions:
-        """Return how the fit is saved; see Asked."""
+        """Return how the fit is saved; see FitRequest."""
         assert self.chosen  # noqa: S101  all have agreed
         options = self._options(self.chosen)
         self.script.stage = Stage.RECORDED
         return options
 
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how its first step runs without the other workers; see Asked."""
+        """Return how its first step runs without the other workers; see FitRequest."""
         return self._options(Chosen(self.number + 1, self.script.job.folder, self.called))
 
     def _options(self, chosen: Chosen) -> FitOptions:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.distribution.ring import warn_of_all_workers
+from cluster_trainer.fits.elastic_recovery import explained
 from cluster_trainer.fits.identity import end_mark
 from cluster_trainer.fits.identity.fits import Fits, weights_of
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner
-from cluster_trainer.fits.lost_worker import explained
 from cluster_trainer.fits.program import Outcome, Program
 from cluster_trainer.fits.script.earlier_runs import begin_anew
 from cluster_trainer.fits.script.end import meets_the_others, stalled
@@ -84,7 +84,7 @@ class Script(Program):
         with self.stop.handled(), self.deadline.kept(lambda: stalled(self._tell_the_last)):
             yield
 
-    def asked(self, given: inspect.BoundArguments) -> ScriptFit:
+    def request(self, given: inspect.BoundArguments) -> ScriptFit:
         """Return the answers about a fit that it has called; see Program."""
         model = given.args[0]
         are_gone = self.fits_ended.are_gone(model.variables)
@@ -93,7 +93,7 @@ class Script(Program):
         return fit_of(self, next(self.numbers), given, called)
 
     def agree(self, workers: Workers, *, is_again: bool, has_ring: bool) -> None:
-        """Agree with the other workers where the script resumes; see Asked.agree."""
+        """Agree with the other workers where the script resumes; see FitRequest.agree."""
         if is_again:
             self.job = replace(self.job, is_restart=True)
         is_new = self.stage is Stage.NEW

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import arrays
-from cluster_trainer.engine.data.cut import weighted
+from cluster_trainer.engine.data.batch_shares import weighted
 from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.data.pipelines import DIGESTED, content
 from cluster_trainer.engine.data.row_dataset import EpochOrder, examples_at

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.engine.data.cut import cut
+from cluster_trainer.engine.data.batch_shares import cut
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
 from cluster_trainer.processors import available_cpus
 

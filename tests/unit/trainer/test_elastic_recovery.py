@@ -22,7 +22,12 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.wire import Record, Word
-from cluster_trainer.fits.lost_worker import INTERRUPTIONS, MOST_IN_VAIN, Survivor, explained
+from cluster_trainer.fits.elastic_recovery import (
+    INTERRUPTIONS,
+    MOST_IN_VAIN,
+    ElasticRecovery,
+    explained,
+)
 from cluster_trainer.problems import (
     ConfigurationError,
     NotRehearsedError,
@@ -78,9 +83,9 @@ def ring(meetings: Meetings) -> Iterator[RenewableRing]:
 
 
 @pytest.fixture
-def survivor() -> Survivor:
+def recovery() -> ElasticRecovery:
     said: list[str] = []
-    made = Survivor(
+    made = ElasticRecovery(
         Task("worker", 0, 2), StopRequest(lambda *_: None), StatusFile(None), said.append
     )
     made.said = said  # type: ignore[attr-defined]
@@ -101,21 +106,21 @@ class Work:
 
 
 def done_by(
-    survivor: Survivor,
+    recovery: ElasticRecovery,
     work: Callable[[bool], str],
     fit: Callable[[], Fit | None],
     rehearse: Callable[[], None],
 ) -> str:
     """Do some work as `fit` in fits/fit.py does."""
-    survivor.meet()
-    if survivor.comes_late:
-        survivor.come_late(rehearse)
+    recovery.meet()
+    if recovery.comes_late:
+        recovery.come_late(rehearse)
     while True:
         try:
-            return work(survivor.is_again)
+            return work(recovery.is_again)
         except INTERRUPTIONS as error:
-            waiting = survivor.interrupted(error, fit())
-        survivor.meet_again(waiting)
+            waiting = recovery.interrupted(error, fit())
+        recovery.meet_again(waiting)
 
 
 def no_rehearsal() -> None:
@@ -127,76 +132,76 @@ def lost() -> PeerLost:
 
 
 @pytest.mark.parametrize("error", [lost(), Aborted("rank 1 has failed", 1)])
-def test_it_is_done_again_in_another_ring(ring, meetings, survivor, error) -> None:
+def test_it_is_done_again_in_another_ring(ring, meetings, recovery, error) -> None:
     work = Work(error)
-    assert done_by(survivor, work, lambda: Fit(5), no_rehearsal) == "done"
+    assert done_by(recovery, work, lambda: Fit(5), no_rehearsal) == "done"
     assert work.asked == [False, True]
     assert ring.generation == len(meetings.rings) == 2
-    assert "worker-1 was lost" in survivor.said[0]
+    assert "worker-1 was lost" in recovery.said[0]
 
 
-def test_a_failure_of_its_own_is_not_told_as_anothers_loss(survivor) -> None:
+def test_a_failure_of_its_own_is_not_told_as_anothers_loss(recovery) -> None:
     assert (
         done_by(
-            survivor,
+            recovery,
             Work(Aborted("MemoryError within an operation", 0)),
             lambda: Fit(5),
             no_rehearsal,
         )
         == "done"
     )
-    assert "this worker failed" in survivor.said[0]
+    assert "this worker failed" in recovery.said[0]
 
 
-def test_the_work_is_told_that_there_was_training_before_a_loss(survivor) -> None:
+def test_the_work_is_told_that_there_was_training_before_a_loss(recovery) -> None:
     fits = iter([Fit(0), Fit(0, has_trained=False)])
-    assert done_by(survivor, Work(lost(), lost()), lambda: next(fits), no_rehearsal) == "done"
-    assert survivor.has_trained
+    assert done_by(recovery, Work(lost(), lost()), lambda: next(fits), no_rehearsal) == "done"
+    assert recovery.has_trained
 
 
-def test_a_loss_before_the_fit_is_known_is_one_too(survivor) -> None:
-    assert done_by(survivor, Work(lost()), lambda: None, no_rehearsal) == "done"
+def test_a_loss_before_the_fit_is_known_is_one_too(recovery) -> None:
+    assert done_by(recovery, Work(lost()), lambda: None, no_rehearsal) == "done"
 
 
-def test_who_is_out_of_step_is_not_lost(meetings, survivor) -> None:
+def test_who_is_out_of_step_is_not_lost(meetings, recovery) -> None:
     with pytest.raises(OutOfStep):
-        done_by(survivor, Work(OutOfStep("another operation", 1)), lambda: Fit(5), no_rehearsal)
+        done_by(recovery, Work(OutOfStep("another operation", 1)), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
-def test_a_fit_that_cannot_begin_again_needs_a_new_process(meetings, survivor) -> None:
+def test_a_fit_that_cannot_begin_again_needs_a_new_process(meetings, recovery) -> None:
     with pytest.raises(PeerLost):
-        done_by(survivor, Work(lost()), lambda: Fit(5, begins_again=False), no_rehearsal)
+        done_by(recovery, Work(lost()), lambda: Fit(5, begins_again=False), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
-def test_what_is_not_the_first_use_of_the_ring_needs_a_new_process(ring, meetings, survivor):
+def test_what_is_not_the_first_use_of_the_ring_needs_a_new_process(ring, meetings, recovery):
     meetings.rings[0].abort("so that nobody is waited for")
     with pytest.raises(Aborted):
         ring.barrier()
     with pytest.raises(PeerLost):
-        done_by(survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
+        done_by(recovery, Work(lost()), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
 
 
-def test_without_a_ring_nothing_is_done_again(survivor) -> None:
+def test_without_a_ring_nothing_is_done_again(recovery) -> None:
     group.use(None)
     with pytest.raises(PeerLost):
-        done_by(survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
+        done_by(recovery, Work(lost()), lambda: Fit(5), no_rehearsal)
 
 
 @pytest.mark.parametrize("fit", [Fit(5), None], ids=["in a fit", "before it"])
-def test_losses_without_a_step_in_between_come_to_an_end(survivor, fit) -> None:
+def test_losses_without_a_step_in_between_come_to_an_end(recovery, fit) -> None:
     work = Work(*[lost() for _ in range(100)])
     with pytest.raises(PeerLost):
-        done_by(survivor, work, lambda: fit, no_rehearsal)
+        done_by(recovery, work, lambda: fit, no_rehearsal)
     assert len(work.asked) == 2 + MOST_IN_VAIN - 1
 
 
-def test_losses_with_steps_in_between_do_not(survivor) -> None:
+def test_losses_with_steps_in_between_do_not(recovery) -> None:
     steps = iter(range(1, 1000))
     work = Work(*[lost() for _ in range(20)])
-    assert done_by(survivor, work, lambda: Fit(next(steps)), no_rehearsal) == "done"
+    assert done_by(recovery, work, lambda: Fit(next(steps)), no_rehearsal) == "done"
 
 
 @pytest.fixture
@@ -210,9 +215,9 @@ def of_three(meetings: Meetings) -> Iterator[RenewableRing]:
 
 
 @pytest.fixture
-def of_three_survivor() -> Survivor:
+def of_three_survivor() -> ElasticRecovery:
     said: list[str] = []
-    made = Survivor(
+    made = ElasticRecovery(
         Task("worker", 0, 3), StopRequest(lambda *_: None), StatusFile(None), said.append
     )
     made.said = said  # type: ignore[attr-defined]
@@ -263,20 +268,20 @@ def test_a_worker_that_is_back_is_taken_in_and_is_no_loss(
     assert "all 3 workers are here again" in heard.text
 
 
-def test_what_cannot_be_done_again_is_not_to_be_interrupted(ring, meetings, survivor) -> None:
+def test_what_cannot_be_done_again_is_not_to_be_interrupted(ring, meetings, recovery) -> None:
     meetings.rings[0].abort("so that nobody is waited for")
     with pytest.raises(Aborted):
         ring.barrier()
-    assert done_by(survivor, Work(), lambda: Fit(5), no_rehearsal) == "done"
-    assert not survivor.goes_on
+    assert done_by(recovery, Work(), lambda: Fit(5), no_rehearsal) == "done"
+    assert not recovery.goes_on
 
 
 def test_a_stop_that_came_before_the_loss_ends_the_fit(meetings) -> None:
     stop = StopRequest(lambda *_: None)
     stop.signal_number = signal.SIGTERM
-    survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
+    recovery = ElasticRecovery(Task("worker", 0, 2), stop, StatusFile(None), print)
     with pytest.raises(StopRequestedError):
-        done_by(survivor, Work(lost()), lambda: Fit(5), no_rehearsal)
+        done_by(recovery, Work(lost()), lambda: Fit(5), no_rehearsal)
     assert len(meetings.rings) == 1
     assert not stop.ends_at_once
 
@@ -295,8 +300,8 @@ def test_a_stop_while_it_waits_ends_the_process_at_once(meetings) -> None:
 
     group.use(RenewableRing(connect))
     with stop.handled():
-        survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
-        done_by(survivor, Work(lost()), Fit, no_rehearsal)
+        recovery = ElasticRecovery(Task("worker", 0, 2), stop, StatusFile(None), print)
+        done_by(recovery, Work(lost()), Fit, no_rehearsal)
     assert ended == [128 + signal.SIGTERM]
     assert not stop.ends_at_once
 
@@ -311,8 +316,8 @@ def test_so_does_a_stop_while_it_waits_for_the_first_ring(meetings) -> None:
 
     group.offer(form)
     with stop.handled():
-        survivor = Survivor(Task("worker", 0, 2), stop, StatusFile(None), print)
-        done_by(survivor, Work(), Fit, no_rehearsal)
+        recovery = ElasticRecovery(Task("worker", 0, 2), stop, StatusFile(None), print)
+        done_by(recovery, Work(), Fit, no_rehearsal)
     assert ended == [128 + signal.SIGTERM]
     assert not stop.ends_at_once
 
@@ -465,12 +470,12 @@ def test_one_that_another_has_seen_is_wrong(of_three_survivor):
         done_by(of_three_survivor, Work(other_call(2, seen_by=0)), lambda: Fit(5), no_rehearsal)
 
 
-def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, survivor):
+def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, recovery):
     """What is left of the ring before may be why, as in a callback that remembers it."""
     looks = SimpleNamespace(look=lambda _: frozenset(), began_together=False)
     group.use(RenewableRing(meetings.connect, looks=looks))
     with pytest.raises(PeerLostError, match="did not begin together"):
-        done_by(survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
+        done_by(recovery, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
 
 def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, of_three_survivor):

@@ -1,4 +1,7 @@
-"""Cuts a global batch into the replicas' shares."""
+"""Cuts a global batch into the replicas' shares.
+
+Arrays do not pass here: `sources/rows.py` reads only the rows of a share.
+"""
 
 from collections.abc import Sequence
 from typing import Any

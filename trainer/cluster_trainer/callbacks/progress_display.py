@@ -14,7 +14,7 @@ BETWEEN_SECONDS = 0.4
 """Calls of about a second are shown one by one, shorter ones together."""
 
 
-class Heartbeat(keras.callbacks.Callback):
+class ProgressDisplay(keras.callbacks.Callback):
     """Shows after each call where the run is.
 
     Args:

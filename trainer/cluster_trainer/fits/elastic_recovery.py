@@ -32,7 +32,7 @@ from cluster_trainer.settings.task import Task
 
 LOST = (PeerLost, Aborted)
 INTERRUPTIONS = (*LOST, OtherCall, WorkerIsBackError)
-"""Errors that may end a fit that the same process then repeats; see `Survivor.interrupted`."""
+"""Errors that may end a fit which the same process then repeats; see `interrupted` below."""
 MOST_IN_VAIN = 3
 """The number of losses, for each other worker, without a completed step in between."""
 LEAVING = "fit (a worker is back)"
@@ -65,7 +65,7 @@ class Footing(Enum):
     AGAIN = "it has begun before in this process, or trains on what the others have"
 
 
-class Survivor:
+class ElasticRecovery:
     """Repeats the work that a lost worker has ended, from the newest checkpoint of any worker.
 
     The remaining workers keep their processes, with everything that is loaded and compiled. Their

@@ -13,7 +13,7 @@ LEAST_SECONDS = 600.0
 TIMES_THE_LONGEST = 20.0
 
 
-class PlaceTold(keras.callbacks.Callback):
+class ProgressReport(keras.callbacks.Callback):
     """Reports after each call the step and the epoch, and when the next report is due.
 
     A due time exists only within an epoch: ten minutes plus twenty times the longest call so far,
