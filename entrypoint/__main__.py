@@ -21,6 +21,7 @@ from entrypoint.packages.requirements import Requirements, find_requirements
 from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import Environ, read_environ
+from entrypoint.settings.framework_variables import framework_variables
 from entrypoint.settings.options import JSON, Options, read_options
 from entrypoint.settings.platform_variables import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
@@ -83,6 +84,7 @@ def _environment(
 ) -> Mapping[str, str]:
     """Return the command's variables. Raises ConfigurationError."""
     environment = command_environment(variables, answer.tf_config_text, answer.hosts)
+    environment |= framework_variables(answer.resolution, environment)
     if requirements:
         environment = requirements.added_to(environment)
     if request.is_trainer:

@@ -1,0 +1,62 @@
+"""The cluster in the variables of other frameworks than TensorFlow, for commands that use them.
+
+- Keras, `keras.distribution.initialize`:
+  https://keras.io/api/distribution/initialization_functions/
+- JAX, `jax.distributed.initialize`:
+  https://docs.jax.dev/en/latest/_autosummary/jax.distributed.initialize.html
+- PyTorch, `torch.distributed.init_process_group("env://")`:
+  https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
+
+Each worker is one process. The process of rank 0 listens on its worker's address, as TensorFlow's
+does: the gate has left that port when the command starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from entrypoint.cluster.spec import Resolution
+
+NAMES = (
+    (
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES",
+        "KERAS_DISTRIBUTION_PROCESS_ID",
+    ),
+    ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
+    ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK"),
+)
+"""The variables of each framework. They are set together or not at all."""
+
+
+def framework_variables(
+    resolution: Resolution | None, variables: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the cluster for frameworks of which no variable is set.
+
+    A user or a scheduler that has set one of a framework's variables means to tell it all: a rank
+    of ours beside an address of theirs would be wrong.
+
+    Args:
+        resolution: the cluster and the task; None, or an evaluator, has none of these variables.
+        variables: those that the command gets anyway.
+    """
+    if not resolution or resolution.rank is None:
+        return {}
+    addresses = resolution.spec.addresses
+    first, count, rank = addresses[0], str(len(addresses)), str(resolution.rank)
+    values = {
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": ",".join(map(str, addresses)),
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": count,
+        "KERAS_DISTRIBUTION_PROCESS_ID": rank,
+        "JAX_COORDINATOR_ADDRESS": str(first),
+        "JAX_NUM_PROCESSES": count,
+        "JAX_PROCESS_ID": rank,
+        "MASTER_ADDR": first.host,
+        "MASTER_PORT": str(first.port),
+        "WORLD_SIZE": count,
+        "RANK": rank,
+        "LOCAL_RANK": "0",
+    }
+    unset = [names for names in NAMES if not any(name in variables for name in names)]
+    return {name: values[name] for names in unset for name in names}
