@@ -43,6 +43,7 @@ lock pictures --no-deps                       # only the files in them
 lock report "${of_image[@]}"
 lock installer
 lock inside
+lock jax "${of_image[@]}"
 lock keras-tests "${of_image[@]}"
 lock sbom
 lock dev
