@@ -37,11 +37,11 @@ def jax():
     folder = ROOT / ".build/jax"
     stamp = folder / LOCK.name
     if not stamp.exists() or stamp.read_bytes() != LOCK.read_bytes():
-        wanted = ["--target", folder, "--upgrade", "--no-deps", "--require-hashes"]
+        wanted = ["--target", folder, "--no-deps", "--require-hashes", "--requirement", LOCK]
         for_image = ["--python-version", "3.11", "--only-binary", ":all:"]
-        for_image += ["--platform", f"manylinux_2_28_{platform.machine()}"]
-        command = [sys.executable, "-m", "pip", "install", "--quiet", *wanted, *for_image]
-        subprocess.run([*command, "--requirement", LOCK], check=True)
+        for_image += ["--python-platform", f"{platform.machine()}-manylinux_2_36"]
+        command = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet"]
+        subprocess.run([*command, *wanted, *for_image], check=True)
         stamp.write_bytes(LOCK.read_bytes())
     return folder
 

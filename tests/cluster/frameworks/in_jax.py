@@ -11,7 +11,9 @@ import jax
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 # The address of rank 0 is JAX's own variable; the other two are arguments.
 jax.distributed.initialize(
-    num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
+    num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
+    process_id=int(os.environ["JAX_PROCESS_ID"]),
+    heartbeat_timeout_seconds=10,  # 100 unless told otherwise: so late a lost process is noticed
 )
 from jax.experimental.multihost_utils import process_allgather  # noqa: E402
 
