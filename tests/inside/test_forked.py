@@ -27,3 +27,24 @@ def test_a_child_does_not_wait_for_its_parents_fit(parent):
         present = process.present
         assert in_a_child(lambda: present().fitting.locked() or present().beginning.locked()) == 0
         assert parent.fitting.locked()
+
+
+FORKS = """
+import json, os, sys
+import keras
+
+keras.ops.ones(3) + 1
+known = {*sys.modules}
+child = os.fork()
+if child == 0:
+    print("TOLD", json.dumps(sorted({*sys.modules} - known)), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_child_that_calls_nothing_imports_nothing(starts, tmp_path):
+    """A script may fork for each of its files; TensorFlow has begun by then."""
+    (tmp_path / "script.py").write_text(FORKS)
+    ended = starts.start(tmp_path / "script.py", run_dir=tmp_path)
+    assert ended.told == [[]], ended.output

@@ -22,7 +22,7 @@ from cluster_trainer.fits import process
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script import calls
 from cluster_trainer.fits.script import end as ends_of_scripts
-from cluster_trainer.problems import ExitCode
+from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process import exit_code
 
 ROWS = np.ones([8, 3], np.float32)
@@ -180,6 +180,7 @@ def test_one_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, mon
         (PeerLost("rank 1 was lost"), ExitCode.PEER_LOST),
         (tf.errors.UnavailableError(None, None, "Socket closed"), ExitCode.PEER_LOST),
         (OtherCall("rank 1 is at predict"), ExitCode.BAD_CONFIGURATION),
+        (ConfigurationError([Problem("a", "b", "c")]), ExitCode.BAD_CONFIGURATION),
         (ValueError("my own"), None),
         (KeyboardInterrupt(), None),
     ],
@@ -193,7 +194,8 @@ def test_an_error_that_nobody_catches_is_shown_and_tells_of_a_lost_peer(error, c
         tell(type(error), error, None)
     except LeftError as left:
         codes.append(left.args[0])
-    assert shown == [(type(error), error, None)]
+    is_refusal = isinstance(error, ConfigurationError)
+    assert shown == ([] if is_refusal else [(type(error), error, None)])
     assert codes == ([] if code is None else [code])
 
 
@@ -217,6 +219,37 @@ def test_keras_import_sees_to_errors_that_nobody_catches_and_to_how_lines_look()
     assert "Traceback" in ended.stderr
     (line,) = [one for one in (ended.stdout + ended.stderr).splitlines() if "alone" in one]
     assert re.fullmatch(r"[0-9:]{8} WARNING worker-0 alone", line)
+
+
+REFUSED = """
+import threading, keras, numpy as np, tensorflow as tf
+
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+x = np.ones([8, 1], "float32")
+with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", lambda y, mine: tf.reduce_sum(tf.square(y - mine)))
+
+def call():
+    try:
+        model.evaluate(x, x, batch_size=8, verbose=0)
+    except Exception:
+        print("TOLD 1")
+
+{call}
+print("TOLD 2")
+"""
+IN_A_THREAD = "thread = threading.Thread(target=call); thread.start(); thread.join()"
+
+
+@pytest.mark.parametrize("call", ["call()", IN_A_THREAD], ids=["call", "thread"])
+def test_what_is_refused_ends_a_script_that_trains_alone(starts, tmp_path, call):
+    (tmp_path / "script.py").write_text(REFUSED.format(call=call))
+    ended = starts.start(tmp_path / "script.py", run_dir=tmp_path, TRAINER_FIRST_BATCH="refuse")
+    assert (ended.code, ended.told) == (ExitCode.BAD_CONFIGURATION, []), ended.output
+    assert "first batch of evaluation" in ended.output
+    assert "Traceback" not in ended.output
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -21,11 +22,11 @@ from cluster_trainer.engine.install import install as install_engine
 from cluster_trainer.engine.install import install_of_devices
 from cluster_trainer.engine.progress_bar import can_draw
 from cluster_trainer.engine.running import Running
-from cluster_trainer.private import tensorflow_names
-from cluster_trainer.problems import ExitCode, Problem, render
-from cluster_trainer.process.exit_code import leave_script
+from cluster_trainer.problems import ConfigurationError, ExitCode, Problem, render
+from cluster_trainer.process.exit_code import end_by, leave_script
+from cluster_trainer.process.forked import end_if_stuck, note_fork
 from cluster_trainer.settings.refusals import ACCEPTED
-from cluster_trainer.settings.task import as_started, names_task, was_replaced
+from cluster_trainer.settings.task import as_started, from_environment, names_task, was_replaced
 
 DEVICES = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
 SEVERAL = 2
@@ -45,8 +46,8 @@ def install() -> None:
         _begin_log()
         wanted = _one_of("TRAINER_FIRST_BATCH", MODES, ACCEPTED["first_batch"])
         mode = FirstBatchMode(wanted, available_bytes)
-        install_engine(_kept, _called, mode, plain_bars=not can_draw(os.environ))
-        os.register_at_fork(after_in_child=_note_fork)
+        install_engine(_kept, _called, end_if_stuck, mode, plain_bars=not can_draw(os.environ))
+        os.register_at_fork(after_in_child=note_fork)
         sys.excepthook = _telling_of_lost_peers(sys.excepthook)
         ways = ("auto", "tensorflow", "ring")
         if _one_of("TRAINER_COLLECTIVES", ways, ACCEPTED["collectives"]) != "tensorflow":
@@ -62,30 +63,41 @@ def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running)
     return fit(present(), run, given, call, _environ())
 
 
-def _note_fork() -> None:
-    """Note in a process that a script has forked that TensorFlow had begun before."""
-    if tensorflow_names.has_begun():
-        from cluster_trainer.fits.process import present  # noqa: PLC0415
-
-        present().lacks_threads = True
-
-
 def _called(run: Callable[[], Any], strategy: Any) -> Any:
-    """Run a call other than `fit`; if this worker is alone, nothing is added."""
+    """Run a call other than `fit`; if this worker is alone, only a refusal is added.
+
+    Raises:
+        SystemExit: with code 78, after a message, if something does not fit.
+    """
     environ = _environ()
     if not environ.get("TF_CONFIG"):
-        return run()
+        with _refusals_end(environ):
+            return run()
     from cluster_trainer.fits.process import present  # noqa: PLC0415
     from cluster_trainer.fits.script.calls import call  # noqa: PLC0415
 
     return call(present(), run, strategy, environ)
 
 
+@contextmanager
+def _refusals_end(environ: Mapping[str, str]) -> Iterator[None]:
+    """End the process (78) if something within is refused: an exception may end a thread alone."""
+    try:
+        yield
+    except ConfigurationError as error:
+        end_by(error, from_environment(environ).num_workers)
+        raise
+
+
 def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an excepthook that ends a script with 75 if its own code has met a lost peer."""
+    """Return an excepthook that ends a script with 75 if its own code has met a lost peer.
+
+    It ends a script whose own code was refused with 78. Such a message has no traceback.
+    """
 
     def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-        before(kind, error, traceback)
+        if not isinstance(error, ConfigurationError):
+            before(kind, error, traceback)
         environ = _environ()
         if isinstance(error, Exception) and names_task(environ.get("TF_CONFIG", "")):
             from cluster_trainer.fits.script.calls import end_unless_crashed  # noqa: PLC0415
@@ -144,7 +156,8 @@ def _devices() -> Sequence[str]:
         return ()
     from cluster_trainer.distribution.of_script import devices_of_script  # noqa: PLC0415
 
-    return devices_of_script(_environ())
+    with _refusals_end(environ := _environ()):
+        return devices_of_script(environ)
 
 
 def _offer_ring() -> None:

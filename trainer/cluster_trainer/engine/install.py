@@ -43,6 +43,7 @@ from cluster_trainer.private.replaceable import Replaceable
 log = logging.getLogger("trainer")
 KerasTrainer = keras_names.TensorFlowTrainer
 ON_BATCH = ("train_on_batch", "test_on_batch", "predict_on_batch")
+CALLS = ("fit", "evaluate", "predict", *ON_BATCH)
 KerasIterator = keras_names.TFEpochIterator
 
 
@@ -54,6 +55,7 @@ def is_installed() -> bool:
 def install(
     around: announced.AroundFit,
     around_other: others.AroundOther,
+    begins: Callable[[keras.Model, str], None],
     first_batch: FirstBatchMode,
     *,
     plain_bars: bool = False,
@@ -63,6 +65,7 @@ def install(
     Args:
         around: the parts of a `fit` that come from outside the engine.
         around_other: the same of the other calls, outside of a `fit`.
+        begins: is called before each call, with its model and its name.
         first_batch: what to do with a first batch, unless a `fit` says otherwise.
         plain_bars: whether nothing but text may be printed: a progress bar is one line at its end.
     """
@@ -77,6 +80,8 @@ def install(
     if plain_bars:
         Replaceable(keras.utils.Progbar, "__init__").wrap(progress_bar.plain)
     _replace_of_models(around, around_other, first_batch)
+    for name in CALLS:
+        Replaceable(KerasTrainer, name).wrap(partial(_on_all, begins=begins))
 
 
 def _replace_in_steps() -> None:
@@ -141,15 +146,17 @@ def _replace_of_models(
         Replaceable(KerasTrainer, name).wrap(others.on_batch)
     for name in ("evaluate", "predict", *ON_BATCH):
         Replaceable(KerasTrainer, name).wrap(partial(others.run_by, around=around_other))
-
-    for name in ("fit", "evaluate", "predict", *ON_BATCH):
-        Replaceable(KerasTrainer, name).wrap(_on_all)
     tensorflow_names.INITIALIZE_STRATEGY.wrap(local_devices.withdrawing)
 
 
-def _on_all(method: Callable[..., Any]) -> Callable[..., Any]:
+def _on_all(
+    method: Callable[..., Any], begins: Callable[[keras.Model, str], None]
+) -> Callable[..., Any]:
+    """Return a call that computes on all devices of the machine, if they are several."""
+
     @wraps(method)
     def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        begins(self, method.__name__)
         strategy = local_devices.strategy() if local_devices.are_wanted() else None
         if strategy is None:
             return method(self, *arguments, **keywords)

@@ -31,7 +31,6 @@ from cluster_trainer.fits.program import FitRequest, Program
 from cluster_trainer.fits.script.start import begin
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import end_by
-from cluster_trainer.process.forked import end_if_stuck
 from cluster_trainer.results.status_file import status_file
 
 
@@ -87,8 +86,6 @@ def fit(
     """
     program: Program | None = None
     try:
-        if process.lacks_threads:
-            end_if_stuck(given.args[0])
         program = process.program or begin(process, environ)
         with program.guarded(), _while_no_other_fits(process, program):
             arrays = GivenArrays(*map(given.arguments.get, ("x", "y", "sample_weight")))

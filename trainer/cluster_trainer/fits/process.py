@@ -33,7 +33,6 @@ class Process:
         network: notes how long the workers waited for sums.
         beginning: held while the script begins, which two of its threads may ask for at once.
         fitting: held while a thread fits.
-        lacks_threads: whether TensorFlow had begun when it was forked; see process/forked.py.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -47,7 +46,6 @@ class Process:
     network: NetworkLimit = field(default_factory=NetworkLimit)
     beginning: threading.Lock = field(default_factory=threading.Lock)
     fitting: threading.Lock = field(default_factory=threading.Lock)
-    lacks_threads: bool = False
 
     @property
     def program(self) -> "Program | None":

@@ -8,28 +8,50 @@ from typing import Any
 
 import tensorflow as tf
 
+from cluster_trainer.private import tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import judge, leave_process, tell
 
 PROBE_SECONDS = 20.0
 
 
-def end_if_stuck(model: Any) -> None:
+class _OfProcess:
+    """Whether this process may lack TensorFlow's threads; a call finds out whether it does."""
+
+    may_be_stuck = False
+
+
+_of_process = _OfProcess()
+
+
+def note_fork() -> None:
+    """Note in a process that a script has forked whether TensorFlow had begun before.
+
+    Every fork of a script calls it, so it does no more.
+    """
+    _of_process.may_be_stuck = tensorflow_names.has_begun()
+
+
+def end_if_stuck(model: Any, name: str) -> None:
     """End a process that lacks TensorFlow's threads (78), if a function does not end in it.
 
     Args:
-        model: is to be trained.
+        model: is called.
+        name: of the call, such as `fit`.
     """
-    if model.run_eagerly or _functions_end(PROBE_SECONDS):
+    if not _of_process.may_be_stuck or model.run_eagerly:
+        return
+    if _functions_end(PROBE_SECONDS):
+        _of_process.may_be_stuck = False
         return
     accepted = "a process that was started, or forked before its parent used TensorFlow"
     advice = (
-        "A fork has none of the parent's threads, so training would hang. Use "
+        "A fork has none of the parent's threads, so the call would hang. Use "
         '`multiprocessing.get_context("spawn")`, or let the parent make no model and train nothing '
         "before it forks."
     )
     received = "a process that was forked after its parent had used TensorFlow"
-    error = ConfigurationError([Problem("fit", received, accepted, advice)])
+    error = ConfigurationError([Problem(name, received, accepted, advice)])
     tell(error, 1)
     leave_process(*judge(error, 1))  # an ordinary end would wait for the function
 
