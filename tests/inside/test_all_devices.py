@@ -252,6 +252,7 @@ model.fit(data, verbose=0, callbacks=[tf.keras.callbacks.LambdaCallback(on_train
     [
         ({"TRAINER_LOGICAL_CPUS": "2"}, 0, ["2", "2"]),
         ({"TRAINER_LOGICAL_CPUS": "3", "TRAINER_DEVICES": "CPU:0"}, 0, ["3", "1"]),
+        ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_DEVICES": "CPU:1"}, 78, []),
         ({"TRAINER_DEVICES": "GPU:1"}, 78, []),
     ],
 )

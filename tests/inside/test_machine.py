@@ -81,7 +81,7 @@ def machine(monkeypatch):
         ("GPU:1,GPU:3", None, [1, 3], ("GPU:0", "GPU:1")),
         ("CPU:0", None, [], ("CPU:0",)),
         (None, 2, [], ("CPU:0", "CPU:1")),
-        ("CPU:1,CPU:3", 4, [], ("CPU:1", "CPU:3")),
+        ("CPU:0,CPU:1", 4, [], ("CPU:0", "CPU:1")),
     ],
 )
 def test_tensorflow_is_left_the_devices_that_train(machine, wanted, logical_cpus, visible, used):

@@ -37,6 +37,8 @@ def read(tmp_path):
         ({"devices": "/gpu:0,/cpu:0"}, "cannot be mixed"),
         ({"devices": "/cpu:1"}, "accepted: CPU:0. TRAINER_LOGICAL_CPUS splits the CPU into more"),
         ({"devices": "/cpu:2", "logical_cpus": "2"}, "accepted: CPU:0 CPU:1"),
+        ({"devices": "/cpu:1", "logical_cpus": "2"}, "accepted: CPU:0. The parts of a CPU are"),
+        ({"devices": "cpu:0,cpu:2", "logical_cpus": "3"}, "accepted: CPU:0,CPU:1. The parts"),
         ({"devices": "/gpu:0", "logical_cpus": "2"}, "TRAINER_LOGICAL_CPUS is 2"),
         ({"devices": "/gpu:0,/gpu:1", "strategy": "none"}, "one device, since TRAINER_STRATEGY"),
         ({"logical_cpus": "2", "strategy": "none"}, "1, since TRAINER_STRATEGY is none"),

@@ -310,6 +310,10 @@ class TrainerConfig(BaseSettings):
                 f"is {num_cpus}" if num_cpus else "splits the CPU into more devices, and is not set"
             )
             raise validators.refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
+        first = devices.numbered("CPU", text.count(",") + 1)
+        if devices.are_cpus(text) and tuple(text.split(",")) != first:
+            # What no strategy places is computed on CPU:0.
+            raise validators.refuse(",".join(first), "The parts of a CPU are alike: begin with 0.")
         return text
 
     @field_validator("wire")
