@@ -315,6 +315,33 @@ def test_no_signal_but_a_stop_ends_a_worker_at_the_gate_or_what_helps_it(begin: 
     assert "SIGUSR1 is ignored" in err
 
 
+# The signals come while the settings are read.
+HEARS_EARLY = """
+import os, signal, sys
+sys.path[:0] = [{root!r}]
+from entrypoint.settings import environ
+
+read = environ.read_environ
+
+def read_and_hear(*given):
+    for name in {names}:
+        os.kill(os.getpid(), getattr(signal, name))
+    return read(*given)
+
+environ.read_environ = read_and_hear
+"""
+
+
+def test_no_signal_but_a_stop_ends_a_worker_before_its_command_exists(
+    tmp_path: Path, entrypoint: tuple[str, ...]
+) -> None:
+    *python, program = entrypoint
+    early = HEARS_EARLY.format(root=str(ROOT), names=NOT_HEARD)
+    code, out, err = Started((*python, f"{early}{program}", "echo", "ran"), tmp_path, {}).end()
+    assert (code, out) == (0, "ran\n"), err
+    assert "SIGUSR1 is ignored" in err
+
+
 LEAVES_ITS_MARK = """
 folder=$TRAINER_RUN_DIR/worker-$WORKER_INDEX
 mkdir -p $folder
