@@ -427,6 +427,36 @@ def test_a_metrics_server_that_dies_is_told_once(begin: Callable) -> None:
     assert err.count("no more metrics: the process ended with exit code 1") == 1, err
 
 
+# In the place of the metrics server.
+SERVER_HEARS = """
+import os, signal, time
+for name in {names}:
+    os.kill(os.getpid(), getattr(signal, name))
+print("ready", flush=True)
+time.sleep(300)
+"""
+WITH_SERVER = """
+import sys
+sys.path[:0] = [{root!r}]
+from entrypoint.supervision import metrics_process
+
+metrics_process.SERVER = (sys.executable, "-c", {server!r})
+"""
+
+
+def test_no_signal_but_a_stop_ends_the_metrics_server(
+    tmp_path: Path, entrypoint: tuple[str, ...]
+) -> None:
+    *python, program = entrypoint
+    with_server = WITH_SERVER.format(root=str(ROOT), server=SERVER_HEARS.format(names=NOT_HEARD))
+    environ = {"METRICS_PORT": str(free_port())}
+    started = Started((*python, f"{with_server}{program}", "sleep", "300"), tmp_path, environ)
+    started.wait_for("ready")
+    started.process.terminate()
+    code, _, err = started.end()
+    assert (code, "no more metrics" in err) == (143, False), err
+
+
 def test_json_makes_every_line_an_object(begin: Callable) -> None:
     script = (
         "echo plain; echo '10:00:00 WARNING worker-1 ours'; "
