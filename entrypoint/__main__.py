@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from entrypoint.arguments import STATUS, Request, parse_arguments
+from entrypoint.arguments import SELFTEST, STATUS, Request, parse_arguments
 from entrypoint.checks.machine import check_machine
 from entrypoint.checks.options import check_metrics_port, check_min_workers, regroup_warning
 from entrypoint.cluster.spec import ALONE
@@ -28,7 +28,8 @@ from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import Answer, find_on_this_machine, resolve
 from entrypoint.start import ResolvedStart, start
 from entrypoint.status.places import places
-from entrypoint.supervision.child.child_process import hold_notices
+from entrypoint.supervision.child.child_process import hold_notices, unblock_signals
+from entrypoint.supervision.child.command import become
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
 
         return show_status(arguments[1:], environ)
     request = parse_arguments(arguments)
+    if arguments[:1] == [SELFTEST]:
+        unblock_signals()
+        return become(request.command, environ)
     variables = with_contract_settings(read_environ(environ, directory))
     options, wrong = read_options(variables)
     try:

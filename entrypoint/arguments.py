@@ -1,4 +1,4 @@
-"""The container's arguments: a command, the trainer's flags, `explain` or `status`."""
+"""The container's arguments: a command, the trainer's flags, `explain`, `selftest` or `status`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ EXPLAIN = "explain"
 
 STATUS = "status"
 """Shows the status of the worker in this container (`docker exec`), and starts nothing."""
+
+SELFTEST = "selftest"
+"""Tries this machine's devices and its network. The trainer does it, and starts an entrypoint for
+each part."""
 
 TRAIN = "train"
 """Another name for the trainer: SageMaker runs `docker run IMAGE train`
@@ -42,4 +46,6 @@ def _request(arguments: Sequence[str]) -> Request:
         return Request((*TRAINER, *arguments), is_trainer=True)
     if arguments[0] == TRAIN:
         return Request((*TRAINER, *arguments[1:]), is_trainer=True)
+    if arguments[0] == SELFTEST:
+        return Request((*TRAINER, *arguments), is_trainer=False)
     return Request(tuple(arguments), is_trainer=False)

@@ -4,6 +4,8 @@
 workers must share, and whether the run is already done.
 
 `python -m trainer prepare NAME [FOLDER]` prepares a data set of TensorFlow Datasets.
+
+`python -m trainer selftest` tries this machine's devices and its network.
 """
 
 import argparse
@@ -46,7 +48,7 @@ def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
     return job
 
 
-def prepare(arguments: Sequence[str]) -> int:
+def prepare(_: Mapping[str, str], arguments: Sequence[str]) -> int:
     """Prepare a data set; return the exit code."""
     parser = argparse.ArgumentParser(prog="trainer prepare")
     parser.add_argument("name", help="of TensorFlow Datasets")
@@ -57,12 +59,20 @@ def prepare(arguments: Sequence[str]) -> int:
     return preparing.main(given.name, given.folder)
 
 
+def selftest(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
+    """Try this machine's devices and its network; return the exit code."""
+    from cluster_trainer.selftest.command import run  # noqa: PLC0415  no other start needs it
+
+    return run(arguments, environ)
+
+
+COMMANDS = {"check": check, "prepare": prepare, "selftest": selftest}
+
+
 def main(environ: Mapping[str, str], arguments: Sequence[str]) -> int:
     """Check or train; return the exit code, unless training ends the process itself."""
-    if arguments[:1] == ["check"]:
-        return check(environ, arguments[1:])
-    if arguments[:1] == ["prepare"]:
-        return prepare(arguments[1:])
+    if arguments and arguments[0] in COMMANDS:
+        return COMMANDS[arguments[0]](environ, arguments[1:])
     try:
         job = _read(environ, arguments)
         finished = done.sentence_if_done(job)

@@ -1,0 +1,89 @@
+"""Information about a machine's GPUs: the answers of nvidia-smi, and the device files."""
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS = 20.0
+QUERY = (
+    "--query-gpu=name,driver_version,compute_cap,memory.total,memory.used",
+    "--format=csv,noheader,nounits",
+)
+DIRECT = ("topo", "-p2p", "r")
+"""Prints a matrix: which GPU reads another one's memory."""
+COLUMNS = QUERY[0].count(",") + 1
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+GPU = re.compile(r"GPU\d+")
+FILE = re.compile(r"nvidia\d+")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, as nvidia-smi describes it; None: it does not say.
+
+    Attributes:
+        name: the model, such as "NVIDIA H100 80GB HBM3".
+        driver: the version of the driver.
+        capability: the compute capability, such as "9.0".
+        total_mib: the memory.
+        used_mib: how much of it programs use now.
+    """
+
+    name: str
+    driver: str
+    capability: str
+    total_mib: int | None
+    used_mib: int | None
+
+
+def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return what nvidia-smi prints; "" if it is missing, fails, or takes over 20 s."""
+    try:
+        return subprocess.run(  # noqa: S603  fixed arguments
+            ["nvidia-smi", *arguments],  # noqa: S607  where the container runtime has put it
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def parse_gpus(text: str) -> list[Gpu]:
+    """Return the GPUs of the output of QUERY, which has a line for each."""
+    cells = [line.strip().rsplit(", ", COLUMNS - 1) for line in text.splitlines()]
+    return [
+        Gpu(name, driver, capability, _number(total), _number(used))
+        for name, driver, capability, total, used in (row for row in cells if len(row) == COLUMNS)
+    ]
+
+
+def _number(text: str) -> int | None:
+    """Return a number; None for texts such as "[N/A]"."""
+    return int(text) if text.isdecimal() else None
+
+
+def parse_direct(text: str) -> dict[tuple[int, int], str]:
+    """Return the status of each pair of GPUs in the output of DIRECT: OK, or why not.
+
+    The matrix begins with a line of the GPUs' names. Its lines begin with a name, too.
+    """
+    lines = [COLOURS.sub("", line).split() for line in text.splitlines()]
+    rows = [line[1:] for line in lines if len(line) > 1 and GPU.fullmatch(line[0])]
+    rows = [row for row in rows if not GPU.fullmatch(row[0])]
+    return {
+        (first, second): status
+        for first, row in enumerate(rows)
+        for second, status in enumerate(row[: len(rows)])
+        if first < second
+    }
+
+
+def count_files(folder: Path = Path("/dev")) -> int:
+    """Return how many GPUs the container has, by their device files."""
+    return sum(1 for file in folder.iterdir() if FILE.fullmatch(file.name))

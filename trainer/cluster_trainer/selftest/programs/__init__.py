@@ -1,0 +1,1 @@
+"""The scripts that `selftest` runs, each as a user would run it."""

@@ -1,0 +1,181 @@
+"""Runs a part of the test: a command under the entrypoint, in a process with a time limit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ENTRYPOINT = (sys.executable, "-I", "-m", "entrypoint")
+STOP_SECONDS = 2
+"""The time that a command may take to end when its limit is over; the entrypoint kills it then."""
+KILL_SECONDS = STOP_SECONDS + 8
+LOG_LINES = 30
+OWN_SETTINGS = {
+    "CLUSTER_TRAINER_ENGINE": "on",
+    "LOG_FORMAT": "text",
+    "MAX_RESTARTS": "0",
+    "METRICS_PORT": "",
+    "MIN_WORKERS": "",
+    "NCCL_DEBUG": "WARN",
+    "PROGRESS_FILE": "",
+    "REQUIREMENTS_FILE": "none",
+    "STARTUP_TIMEOUT": "60",
+    "STOP_GRACE_SECONDS": str(STOP_SECONDS),
+    "TRAINER_COLLECTIVES": "auto",
+    "TRAINER_DEVICES": "",
+    "TRAINER_FIRST_BATCH": "check",
+    "TRAINER_LOGICAL_CPUS": "",
+    "TRAINER_PRECISION": "float32",
+    "TRAINER_RESUME": "auto",
+    "TRAINER_STRATEGY": "auto",
+    "TRAINER_SYNC_EVERY": "1",
+    "TRAINER_WIRE": "float32",
+    "VERBOSE": "1",
+}
+"""Settings of each part, in place of the user's."""
+ALONE = {"CLUSTER_SOURCE": "none", "TF_CONFIG": ""}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a part's process has ended.
+
+    Attributes:
+        code: its exit code; None: the limit was over.
+        seconds: how long it ran.
+        reason: the entrypoint's reason for a failure.
+        log: the last lines that it printed.
+        facts: what it wrote to its file of results.
+    """
+
+    code: int | None
+    seconds: float
+    reason: str = ""
+    log: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The place where parts are run.
+
+    Attributes:
+        folder: for all files of the test.
+        environ: the variables that the user has given.
+        limit_seconds: how long a part may take.
+    """
+
+    folder: Path
+    environ: Mapping[str, str]
+    limit_seconds: float
+
+    def run(
+        self,
+        name: str,
+        command: Sequence[str],
+        settings: Mapping[str, str],
+        *,
+        limit_seconds: float | None = None,
+        shows: bool = False,
+    ) -> Outcome:
+        """Run a command under the entrypoint, and return how it has ended.
+
+        Args:
+            name: of the part, which names its folder.
+            command: the command and its arguments; RESULT among them is the file of results.
+            settings: variables, in addition to OWN_SETTINGS.
+            limit_seconds: another limit than that of the bench.
+            shows: whether the user sees what it prints meanwhile.
+        """
+        folder = self.folder / name.replace("/", "").replace(" ", "-")
+        folder.mkdir()
+        failure, result = folder / "failure", folder / "result.json"
+        settings = {
+            **OWN_SETTINGS,
+            "FAILURE_FILE": str(failure),
+            "TRAINER_RUN_DIR": str(folder / "runs"),
+            **settings,
+        }
+        limit = self.limit_seconds if limit_seconds is None else limit_seconds
+        words = [str(result) if word == RESULT else word for word in command]
+        output = folder / "output"
+        begin = time.monotonic()
+        with output.open("wb") as file:
+            code = run_within(
+                [*ENTRYPOINT, *words], _with(self.environ, settings), limit, None if shows else file
+            )
+        lines = output.read_text(errors="replace").splitlines()
+        return Outcome(
+            code,
+            time.monotonic() - begin,
+            _first_line(failure),
+            "\n".join(lines[-LOG_LINES:]),
+            _facts(result),
+        )
+
+
+RESULT = "RESULT"
+
+
+def _with(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with settings in their place, and in place of their files."""
+    files = {f"{name}_FILE" for name in settings}
+    return {name: text for name, text in environ.items() if name not in files} | dict(settings)
+
+
+def run_within(
+    command: Sequence[str], environ: Mapping[str, str], limit_seconds: float, output: Any
+) -> int | None:
+    """Run a command to its end, and return its exit code; None if the limit was over.
+
+    Args:
+        command: it leads a session of its own.
+        environ: its variables.
+        limit_seconds: after so many it is stopped, and killed if it does not end.
+        output: the file that it prints to; None: standard error.
+    """
+    process = subprocess.Popen(  # noqa: S603  the test's own parts
+        command,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr if output is None else output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(limit_seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _first_line(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,103 @@
+"""The table of a self-test: a row for each part, as text and as JSON; and the exit code."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from cluster_trainer.problems import ExitCode
+
+WIDTH = 100
+
+
+class State(StrEnum):
+    """How a part has ended."""
+
+    HELD = "held"
+    FAILED = "failed"
+    NOT_TRIED = "not tried"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One part of the test.
+
+    Attributes:
+        name: of the part.
+        state: how it has ended.
+        found: what was found, or why it could not be tried.
+        advice: what to do if it has failed.
+        seconds: how long it took; None if nothing was run.
+        facts: for programs.
+        log: the last lines that a failed part has printed.
+    """
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+    seconds: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    log: str = ""
+
+
+def exit_code(rows: Sequence[Row]) -> ExitCode:
+    """Return 1 if a part has failed, otherwise 0."""
+    return ExitCode.CRASHED if _of(rows, State.FAILED) else ExitCode.DONE
+
+
+def as_text(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
+    """Return the table for a person, with the details of failed parts below it."""
+    widths = [max(len(cells[column]) for cells in map(_cells, rows)) for column in range(3)]
+    lines = [line for row in rows for line in _lines(_cells(row), row.found, widths)]
+    failed = [_details(row) for row in rows if row.state == State.FAILED]
+    counts = ", ".join(f"{len(_of(rows, state))} {state}" for state in State)
+    return "\n\n".join([title, "\n".join(lines), *failed, *conclusion, counts])
+
+
+def as_json(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
+    """Return the same as one JSON object."""
+    parts = [
+        {
+            "part": row.name,
+            "state": str(row.state),
+            "found": row.found,
+            "advice": row.advice if row.state == State.FAILED else "",
+            "seconds": row.seconds,
+            "facts": dict(row.facts),
+            "log": row.log,
+        }
+        for row in rows
+    ]
+    document = {
+        "title": title,
+        "parts": parts,
+        "conclusion": [*conclusion],
+        "exit_code": int(exit_code(rows)),
+    }
+    return json.dumps(document, indent=2)
+
+
+def _of(rows: Sequence[Row], state: State) -> list[Row]:
+    return [row for row in rows if row.state == state]
+
+
+def _cells(row: Row) -> tuple[str, str, str]:
+    return row.name, str(row.state), "" if row.seconds is None else f"{row.seconds:.0f} s"
+
+
+def _lines(cells: Sequence[str], found: str, widths: Sequence[int]) -> list[str]:
+    """Return a row's lines: the cells, then what was found, wrapped in its own column."""
+    name, state, seconds = cells
+    head = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {seconds:>{widths[2]}}  "
+    return textwrap.wrap(
+        found, max(WIDTH, 2 * len(head)), initial_indent=head, subsequent_indent=" " * len(head)
+    ) or [head.rstrip()]
+
+
+def _details(row: Row) -> str:
+    """Return what to do about a failed part, and what it printed last."""
+    advice = textwrap.fill(f"{row.name}: {row.advice}", WIDTH) if row.advice else row.name
+    return f"{advice}\n{textwrap.indent(row.log, '  | ')}".rstrip()
