@@ -2,40 +2,27 @@
 
 import argparse
 import json
-import os
 import platform
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.problems import ExitCode
 from cluster_trainer.processors import available_cpus
 from cluster_trainer.selftest.conclusion import conclusion
 from cluster_trainer.selftest.machine import machine_rows, read_warnings
-from cluster_trainer.selftest.parts import (
-    GPUS,
-    MEETING,
-    NETWORK,
-    NO_MACHINES,
-    Part,
-    Place,
-    judged,
-    parts_of,
-    run_part,
-)
-from cluster_trainer.selftest.running import ALONE, ENTRYPOINT, RESULT, Bench
+from cluster_trainer.selftest.part import ALONE, run_part
+from cluster_trainer.selftest.parts import GPUS, Place, devices, meeting, parts_of
+from cluster_trainer.selftest.running import ENTRYPOINT, Bench
 from cluster_trainer.selftest.table import Row, State, as_json, as_text, exit_code
 
 LIMIT_SECONDS, LIMIT_ON_GPUS_SECONDS = 120, 300
 """Newer GPUs compile TensorFlow's kernels at the first start, which takes minutes."""
-MEETING_SECONDS = 60
-"""What a meeting may take in addition to RENDEZVOUS_TIMEOUT."""
 STOPPED = 128
 
 
@@ -55,7 +42,7 @@ class Explained:
 
 
 class RefusedError(Exception):
-    """The entrypoint does not start with these variables; `code` is its exit code."""
+    """Nothing can be tried, and why has been printed; `code` is the exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -68,13 +55,13 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
     try:
         cluster = _explained(environ)
-        with tempfile.TemporaryDirectory(prefix="selftest-") as folder:
+        with _new_folder() as folder:
             rows = _tried(cluster, Path(folder), environ, given.limit)
     except RefusedError as error:
         return error.code
     except KeyboardInterrupt:
         return STOPPED + signal.SIGINT
-    title = _title(cluster, environ)
+    title = _title(cluster, rows, environ)
     write = as_json if given.json else as_text
     print(write(title, rows, conclusion(rows)))  # noqa: T201
     return exit_code(rows)
@@ -113,52 +100,34 @@ def _explained(environ: Mapping[str, str]) -> Explained:
     return Explained(f"{task['type']}-{task['index']}", workers, timeout)
 
 
+def _new_folder() -> tempfile.TemporaryDirectory[str]:
+    """Make the folder for all files of the test.
+
+    Raises:
+        RefusedError: no folder can be written; this has been printed.
+    """
+    try:
+        return tempfile.TemporaryDirectory(prefix="selftest-")
+    except OSError as error:
+        print(f"selftest: {error.strerror}: add --tmpfs /tmp", file=sys.stderr)  # noqa: T201
+        raise RefusedError(ExitCode.BAD_CONFIGURATION) from error
+
+
 def _tried(
     cluster: Explained, folder: Path, environ: Mapping[str, str], limit_seconds: float | None
 ) -> list[Row]:
     """Run all parts, and return their rows."""
     bench = Bench(folder, environ, limit_seconds or LIMIT_SECONDS)
-    rows = [_told(_met(cluster, bench))]
-    place = Place(0, cluster.workers, folder, bench.limit_seconds)
-    about = _about_machine(place, bench, environ)
-    rows += map(_told, about)
-    gpus = len(about[0].facts.get("gpus", ()))
-    if gpus:
-        bench = Bench(folder, environ, limit_seconds or LIMIT_ON_GPUS_SECONDS)
-    place = Place(gpus, cluster.workers, folder, bench.limit_seconds)
-    for part in parts_of(place):
+    rows = [_told(run_part(bench, meeting(cluster.workers, cluster.timeout_seconds)))]
+    start = bench.run("start", ["true"], {**ALONE, "LOG_FORMAT": "json"}, bench.limit_seconds)
+    place = Place(0, cluster.workers, folder)
+    looked = run_part(bench, devices(place, limit_seconds or LIMIT_ON_GPUS_SECONDS))
+    rows += map(_told, machine_rows(environ, read_warnings(start.log), looked))
+    if gpus := len(looked.facts.get("gpus", ())):
+        bench = replace(bench, limit_seconds=limit_seconds or LIMIT_ON_GPUS_SECONDS)
+    for part in parts_of(replace(place, gpus=gpus)):
         rows.append(_told(run_part(bench, part, rows)))
     return rows
-
-
-def _met(cluster: Explained, bench: Bench) -> Row:
-    """Meet the other machines, which may be started later than this one."""
-    part = Part(
-        name=MEETING,
-        command=["true"],
-        found=lambda _: f"{cluster.workers} machines",
-        advice=NETWORK,
-        why_not="" if cluster.workers > 1 else NO_MACHINES,
-    )
-    if part.why_not:
-        return run_part(bench, part, [])
-    limit = cluster.timeout_seconds + MEETING_SECONDS
-    outcome = bench.run(part.name, part.command, {}, limit_seconds=limit, shows=True)
-    return judged(part, outcome, limit)
-
-
-def _about_machine(place: Place, bench: Bench, environ: Mapping[str, str]) -> list[Row]:
-    """Return the rows about the machine; the first one is about its GPUs."""
-    start = bench.run("start", ["true"], {**ALONE, "LOG_FORMAT": "json"})
-    part = Part(
-        name=GPUS,
-        command=place.script("devices.py", RESULT),
-        found=lambda facts: f"{len(facts['gpus'])}",
-        settings=ALONE,
-    )
-    limit = max(bench.limit_seconds, LIMIT_ON_GPUS_SECONDS)
-    outcome = bench.run(part.name, part.command, part.settings, limit_seconds=limit)
-    return machine_rows(environ, read_warnings(start.log), judged(part, outcome, limit))
 
 
 def _told(row: Row) -> Row:
@@ -168,11 +137,12 @@ def _told(row: Row) -> Row:
     return row
 
 
-def _title(cluster: Explained, environ: Mapping[str, str]) -> str:
+def _title(cluster: Explained, rows: Sequence[Row], environ: Mapping[str, str]) -> str:
     version = environ.get("CLUSTER_TRAINER_VERSION", "of a checkout")
+    facts = next(row.facts for row in rows if row.name == GPUS)
     return (
         f"cluster-trainer {version}, {cluster.name} of {cluster.workers}: "
-        f"{available_cpus()} processors, {available_bytes() / 2**30:.1f} GiB of free memory, "
-        f"{platform.system()} {os.uname().release} {platform.machine()}, "
-        f"Python {platform.python_version()}"
+        f"{available_cpus()} processors, {platform.system()} {platform.release()} "
+        f"{platform.machine()}, Python {platform.python_version()}, "
+        f"TensorFlow {facts.get('tensorflow', 'unknown')}"
     )

@@ -1,20 +1,20 @@
 """The parts that run a program: what each must find, and what to do if it fails."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cluster_trainer.selftest.running import ALONE, RESULT, Bench, Outcome
-from cluster_trainer.selftest.table import Row, State
+from cluster_trainer.selftest.part import Facts, Part, WrongError
+from cluster_trainer.selftest.running import RESULT
 
-Facts = Mapping[str, Any]
 PROGRAMS = Path(__file__).parent / "programs"
 TOLERANCE = 1e-3
 """The largest accepted difference of weights, as a part of the largest weight. Rounding causes
 about 1e-6 on CPUs."""
 SEVERAL = 2
+MEETING_SECONDS = 60
+"""The time of a meeting in addition to RENDEZVOUS_TIMEOUT."""
 ON_CPUS = ("--width", "64", "--batch", "128", "--examples", "4096")
 ON_GPUS = ("--width", "2048", "--batch", "2048", "--examples", "32768")
 MEETING, GPUS, NCCL, ONE, ALL = (
@@ -32,34 +32,6 @@ NCCL_MACHINES, RING, TENSORFLOW = (
 KILL = "kill and resume"
 NO_MACHINES = "WORKER_HOSTS names no other machine"
 NETWORK = "Open the workers' ports to each other (docs/how-to/firewall.md), and use --network host."
-REPORT = "Please open an issue with this table and the log."
-
-
-class WrongError(Exception):
-    """A program has ended well, and what it found is wrong; the text says what."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A program that is run, and what it must find.
-
-    Attributes:
-        name: of its row.
-        command: what is run under the entrypoint.
-        found: returns what was found, in words; raises WrongError.
-        advice: what to do if it fails.
-        settings: its variables.
-        why_not: why it cannot be tried here; "": it can.
-        needs: parts without which it is not tried.
-    """
-
-    name: str
-    command: Sequence[str]
-    found: Callable[[Facts], str]
-    advice: str = REPORT
-    settings: Mapping[str, str] = field(default_factory=dict)
-    why_not: str = ""
-    needs: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -70,13 +42,11 @@ class Place:
         gpus: the number of this machine's GPUs.
         workers: the number of machines.
         folder: for the weights of the reference, and for the programs.
-        meeting_seconds: how long machines may wait for each other before a part.
     """
 
     gpus: int
     workers: int
     folder: Path
-    meeting_seconds: float
 
     def script(self, name: str, *arguments: str) -> tuple[str, ...]:
         """Return the command of a program, which is copied: as a script of the user's own."""
@@ -84,48 +54,30 @@ class Place:
         path.write_bytes((PROGRAMS / name).read_bytes())
         return sys.executable, str(path), *arguments
 
-    @property
-    def with_peers(self) -> Mapping[str, str]:
-        """The variables of parts that all machines run."""
-        return {"RENDEZVOUS_TIMEOUT": f"{self.meeting_seconds:.0f}"}
 
-
-def run_part(bench: Bench, part: Part, before: Sequence[Row]) -> Row:
-    """Run a part, unless it cannot be tried; return its row."""
-    held = {row.name for row in before if row.state == State.HELD}
-    lacking = [name for name in part.needs if name not in held]
-    why_not = part.why_not or (f"it needs the part `{lacking[0]}`" if lacking else "")
-    if why_not:
-        return Row(name=part.name, state=State.NOT_TRIED, found=why_not)
-    return judged(part, bench.run(part.name, part.command, part.settings), bench.limit_seconds)
-
-
-def judged(part: Part, outcome: Outcome, limit_seconds: float) -> Row:
-    """Return the row of a part that was run."""
-    try:
-        found, state = _found(part, outcome, limit_seconds), State.HELD
-    except WrongError as error:
-        found, state = str(error), State.FAILED
-    return Row(
-        name=part.name,
-        state=state,
-        found=found,
-        advice=part.advice,
-        seconds=round(outcome.seconds, 1),
-        facts=outcome.facts,
-        log=outcome.log if state == State.FAILED else "",
+def meeting(workers: int, timeout_seconds: float) -> Part:
+    """Return the part in which the machines meet; some may be started later than this one."""
+    return Part(
+        name=MEETING,
+        command=["true"],
+        found=lambda _: f"{workers} machines",
+        advice=NETWORK,
+        settings={"RENDEZVOUS_TIMEOUT": f"{timeout_seconds:.0f}"},
+        meets=True,
+        limit_seconds=timeout_seconds + MEETING_SECONDS,
+        shows=True,
+        why_not="" if workers > 1 else NO_MACHINES,
     )
 
 
-def _found(part: Part, outcome: Outcome, limit_seconds: float) -> str:
-    if outcome.code is None:
-        raise WrongError(f"it did not end within {limit_seconds:g} s")
-    if outcome.code:
-        raise WrongError(outcome.reason or f"exit code {outcome.code}")
-    try:
-        return part.found(outcome.facts)
-    except KeyError as error:
-        raise WrongError(f"its result lacks {error}") from error
+def devices(place: Place, limit_seconds: float) -> Part:
+    """Return the part that looks for GPUs and computes on each."""
+    return Part(
+        name=GPUS,
+        command=place.script("devices.py", RESULT),
+        found=lambda facts: f"{len(facts['gpus'])}",
+        limit_seconds=limit_seconds,
+    )
 
 
 def parts_of(place: Place) -> list[Part]:
@@ -142,7 +94,6 @@ def _nccl(place: Place) -> Part:
             "The log has NCCL's reason. Try --shm-size 1g, then NCCL_P2P_DISABLE=1: if that "
             "helps, the GPUs cannot reach each other's memory (IOMMU, virtual machines)."
         ),
-        settings=ALONE,
         why_not="" if place.gpus >= SEVERAL else "it takes two GPUs",
     )
 
@@ -157,13 +108,13 @@ def _on_this_machine(place: Place) -> list[Part]:
             name=ONE,
             command=_training(place, ONE),
             found=_all_equal(1),
-            settings={**ALONE, **one},
+            settings=one,
         ),
         Part(
             name=ALL,
             command=_training(place, ALL),
             found=found if place.gpus else lambda facts: f"CPU cut in {devices}; {found(facts)}",
-            settings={**ALONE, **several},
+            settings=several,
             why_not="it takes two GPUs" if place.gpus == 1 else "",
             needs=[ONE],
         ),
@@ -171,10 +122,8 @@ def _on_this_machine(place: Place) -> list[Part]:
             name=KILL,
             command=_training(place, KILL, "--kill"),
             found=_resumed(place),
-            settings={
-                **(place.with_peers if place.workers > 1 else {**ALONE, **one}),
-                "MAX_RESTARTS": "2",
-            },
+            settings={"MAX_RESTARTS": "2", **({} if place.workers > 1 else one)},
+            meets=place.workers > 1,
             needs=[ONE, *([MEETING] if place.workers > 1 else [])],
         ),
     ]
@@ -192,7 +141,7 @@ def _on_all_machines(place: Place) -> list[Part]:
                 f"{NETWORK} NCCL_SOCKET_IFNAME names the interface between the machines "
                 "(docs/how-to/gpus.md). The log has NCCL's reason."
             ),
-            settings=place.with_peers,
+            meets=True,
             why_not=why_not or ("" if place.gpus else "this machine has no GPU"),
             needs=[MEETING],
         ),
@@ -201,7 +150,7 @@ def _on_all_machines(place: Place) -> list[Part]:
             command=_training(place, RING),
             found=_all_equal(replicas),
             advice=NETWORK,
-            settings=place.with_peers,
+            meets=True,
             why_not=why_not,
             needs=[MEETING, ONE],
         ),
@@ -210,7 +159,7 @@ def _on_all_machines(place: Place) -> list[Part]:
             command=_training(place, TENSORFLOW, "--strategy", "multiworker"),
             found=_all_equal(replicas),
             advice=f"{NETWORK} The ring does not need these ports: train without a strategy.",
-            settings=place.with_peers,
+            meets=True,
             why_not=why_not,
             needs=[MEETING, ONE],
         ),

@@ -28,19 +28,11 @@ OWN_SETTINGS = {
     "REQUIREMENTS_FILE": "none",
     "STARTUP_TIMEOUT": "60",
     "STOP_GRACE_SECONDS": str(STOP_SECONDS),
-    "TRAINER_COLLECTIVES": "auto",
-    "TRAINER_DEVICES": "",
-    "TRAINER_FIRST_BATCH": "check",
-    "TRAINER_LOGICAL_CPUS": "",
-    "TRAINER_PRECISION": "float32",
-    "TRAINER_RESUME": "auto",
-    "TRAINER_STRATEGY": "auto",
-    "TRAINER_SYNC_EVERY": "1",
-    "TRAINER_WIRE": "float32",
     "VERBOSE": "1",
 }
-"""Settings of each part, in place of the user's."""
-ALONE = {"CLUSTER_SOURCE": "none", "TF_CONFIG": ""}
+"""Settings of each part, in place of the user's; none of the user's TRAINER_ settings applies."""
+RESULT = "RESULT"
+"""Stands for the file of results in a command."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +61,7 @@ class Bench:
     Attributes:
         folder: for all files of the test.
         environ: the variables that the user has given.
-        limit_seconds: how long a part may take.
+        limit_seconds: how long a part may take if it has no limit of its own.
     """
 
     folder: Path
@@ -81,8 +73,8 @@ class Bench:
         name: str,
         command: Sequence[str],
         settings: Mapping[str, str],
+        limit_seconds: float,
         *,
-        limit_seconds: float | None = None,
         shows: bool = False,
     ) -> Outcome:
         """Run a command under the entrypoint, and return how it has ended.
@@ -91,7 +83,7 @@ class Bench:
             name: of the part, which names its folder.
             command: the command and its arguments; RESULT among them is the file of results.
             settings: variables, in addition to OWN_SETTINGS.
-            limit_seconds: another limit than that of the bench.
+            limit_seconds: how long it may take.
             shows: whether the user sees what it prints meanwhile.
         """
         folder = self.folder / name.replace("/", "").replace(" ", "-")
@@ -103,13 +95,15 @@ class Bench:
             "TRAINER_RUN_DIR": str(folder / "runs"),
             **settings,
         }
-        limit = self.limit_seconds if limit_seconds is None else limit_seconds
         words = [str(result) if word == RESULT else word for word in command]
         output = folder / "output"
         begin = time.monotonic()
         with output.open("wb") as file:
             code = run_within(
-                [*ENTRYPOINT, *words], _with(self.environ, settings), limit, None if shows else file
+                [*ENTRYPOINT, *words],
+                _with(self.environ, settings),
+                limit_seconds,
+                None if shows else file,
             )
         lines = output.read_text(errors="replace").splitlines()
         return Outcome(
@@ -121,13 +115,12 @@ class Bench:
         )
 
 
-RESULT = "RESULT"
-
-
 def _with(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with settings in their place, and in place of their files."""
+    """Return the user's variables with the settings in place of theirs."""
     files = {f"{name}_FILE" for name in settings}
-    return {name: text for name, text in environ.items() if name not in files} | dict(settings)
+    kept = {name: text for name, text in environ.items() if name not in files}
+    trainers = {name: "" for name in kept if name.startswith("TRAINER_")}
+    return {**kept, **trainers, **settings}
 
 
 def run_within(
@@ -176,6 +169,7 @@ def _first_line(file: Path) -> str:
 
 def _facts(file: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(file.read_text()))
+        found = json.loads(file.read_text())
     except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}

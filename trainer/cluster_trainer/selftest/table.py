@@ -54,7 +54,8 @@ def as_text(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
     lines = [line for row in rows for line in _lines(_cells(row), row.found, widths)]
     failed = [_details(row) for row in rows if row.state == State.FAILED]
     counts = ", ".join(f"{len(_of(rows, state))} {state}" for state in State)
-    return "\n\n".join([title, "\n".join(lines), *failed, *conclusion, counts])
+    sentences = [textwrap.fill(one, WIDTH) for one in conclusion]
+    return "\n\n".join([textwrap.fill(title, WIDTH), "\n".join(lines), *failed, *sentences, counts])
 
 
 def as_json(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
