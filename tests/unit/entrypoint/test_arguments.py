@@ -17,6 +17,11 @@ TRAINER = ("python", "-P", "-m", "trainer")
         (["train"], Request(TRAINER, is_trainer=True)),  # as SageMaker runs a container
         (["train", "--epochs", "3"], Request((*TRAINER, "--epochs", "3"), is_trainer=True)),
         (["explain", "train"], Request(TRAINER, is_trainer=True, explain=True)),
+        (["selftest", "--json"], Request((*TRAINER, "selftest", "--json"), is_trainer=False)),
+        (
+            ["explain", "selftest"],
+            Request((*TRAINER, "selftest"), is_trainer=False, explain=True),
+        ),
         (["bash", "-c", "true"], Request(("bash", "-c", "true"), is_trainer=False)),
         ([""], Request(("",), is_trainer=False)),
         (["explain"], Request(TRAINER, is_trainer=True, explain=True)),
