@@ -33,6 +33,26 @@ def test_runs_the_command_with_tf_config_and_says_who_it_is(run: Callable) -> No
     )
 
 
+def test_a_self_test_meets_the_others_by_itself(
+    entrypoint: tuple[str, ...], fake_python: Callable, tmp_path: Path
+) -> None:
+    fake_python(
+        'echo "$@ $WORKER_HOSTS $CLUSTER_TOKEN${TF_CONFIG+set}"; grep SigBlk /proc/self/status'
+    )
+    given = {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "0", "CLUSTER_TOKEN": "0123456789abcdef"}
+    ended = subprocess.run(
+        [*entrypoint, "selftest", "--json"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command, blocked = ended.stdout.splitlines()
+    assert command == "-P -m trainer selftest --json a,b 0123456789abcdef"
+    assert int(blocked.split()[1], 16) == 0
+    assert ended.stderr == ""
+
+
 def test_one_worker_has_no_tf_config(run: Callable) -> None:
     ended = run(*PRINT_ENVIRONMENT)
     assert "TF_CONFIG" not in json.loads(ended.stdout)
