@@ -14,7 +14,6 @@ QUERY = (
 DIRECT = ("topo", "-p2p", "r")
 """Prints a matrix: which GPU reads another one's memory."""
 COLUMNS = QUERY[0].count(",") + 1
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 GPU = re.compile(r"GPU\d+")
 FILE = re.compile(r"nvidia\d+")
 
@@ -73,7 +72,7 @@ def parse_direct(text: str) -> dict[tuple[int, int], str]:
 
     The matrix begins with a line of the GPUs' names. Its lines begin with a name, too.
     """
-    lines = [COLOURS.sub("", line).split() for line in text.splitlines()]
+    lines = [line.split() for line in text.splitlines()]
     rows = [line[1:] for line in lines if len(line) > 1 and GPU.fullmatch(line[0])]
     rows = [row for row in rows if not GPU.fullmatch(row[0])]
     return {

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cluster_trainer.data.memory import available_bytes
 from cluster_trainer.selftest.gpus import (
@@ -20,6 +21,7 @@ GUIDE = "docs/how-to/gpus.md"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  looked at, and nothing is written
 DRIVER = "NVIDIA driver"
 SEVERAL = 2
+UNSEEN = f"Install NVIDIA's driver and container toolkit ({GUIDE}), and unset CUDA_VISIBLE_DEVICES."
 NO_GPU = "this machine has no GPU, or --gpus all is missing"
 NO_ANSWER = "nvidia-smi does not answer here"
 MOST_USED = 0.5
@@ -60,26 +62,20 @@ def read_warnings(log: str) -> list[str]:
 
 def gpus_row(devices: Row, listed: Sequence[Gpu], files: int) -> Row:
     """Compare the GPUs that TensorFlow sees with those of the machine."""
-    name, seconds, facts = "GPUs", devices.seconds, devices.facts
+    facts = devices.facts
     if devices.state != State.HELD:
         return devices
-    seen = [f"{gpu['name']} ({gpu['capability']})" for gpu in facts["gpus"]]
     if wrong := [one for one in facts["sums"] if one != facts["expected"]]:
         found = f"a GPU computes {wrong[0]:g} in place of {facts['expected']:g}"
-        return Row(name=name, state=State.FAILED, found=found, advice="Replace it.", facts=facts)
-    if seen:
-        found = f"{len(seen)}: {', '.join(dict.fromkeys(seen))}; each computes"
-        return Row(name=name, state=State.HELD, found=found, seconds=seconds, facts=facts)
+        return replace(devices, state=State.FAILED, found=found, advice="Replace the GPU.")
+    if facts["gpus"]:
+        seen = dict.fromkeys(f"{gpu['name']} ({gpu['capability']})" for gpu in facts["gpus"])
+        return replace(devices, found=f"{len(facts['gpus'])}: {', '.join(seen)}; each computes")
     if there := max(len(listed), files):
-        advice = (
-            f"Install NVIDIA's driver and container toolkit ({GUIDE}), and unset "
-            "CUDA_VISIBLE_DEVICES."
-            if facts["for_gpus"]
-            else "This image is for CPUs: take the one for GPUs (make build-gpu)."
-        )
         found = f"the container has {there}, and TensorFlow sees none"
-        return Row(name=name, state=State.FAILED, found=found, advice=advice, facts=facts)
-    return Row(name=name, state=State.NOT_TRIED, found=NO_GPU, seconds=seconds, facts=facts)
+        advice = UNSEEN if facts["for_gpus"] else "This image is for CPUs: run `make build-gpu`."
+        return replace(devices, state=State.FAILED, found=found, advice=advice)
+    return replace(devices, state=State.NOT_TRIED, found=NO_GPU)
 
 
 def driver_row(gpus: Sequence[Gpu], warning: str) -> Row:

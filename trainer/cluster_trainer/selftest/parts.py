@@ -30,7 +30,7 @@ NCCL_MACHINES, RING, TENSORFLOW = (
     "machines over TensorFlow",
 )
 KILL = "kill and resume"
-NO_MACHINES = "WORKER_HOSTS names no other machine"
+NO_MACHINES = "no other machine is named (WORKER_HOSTS)"
 NETWORK = "Open the workers' ports to each other (docs/how-to/firewall.md), and use --network host."
 
 

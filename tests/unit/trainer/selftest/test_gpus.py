@@ -42,8 +42,9 @@ def test_other_lines_are_no_gpus(text):
     assert parse_gpus(text) == []
 
 
-def test_each_pair_has_a_status():
-    pairs = parse_direct(FOUR)
+@pytest.mark.parametrize("text", [FOUR, FOUR.replace("\x1b[4m", "").replace("\x1b[0m", "")])
+def test_each_pair_has_a_status(text):
+    pairs = parse_direct(text)
     assert len(pairs) == 6
     assert {pair for pair, status in pairs.items() if status != "OK"} == {(0, 3)}
     assert pairs[0, 3] == "CNS"
