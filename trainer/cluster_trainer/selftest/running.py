@@ -23,7 +23,6 @@ OWN_SETTINGS = {
     "MAX_RESTARTS": "0",
     "METRICS_PORT": "",
     "MIN_WORKERS": "",
-    "NCCL_DEBUG": "WARN",
     "PROGRESS_FILE": "",
     "REQUIREMENTS_FILE": "none",
     "STARTUP_TIMEOUT": "60",
@@ -120,7 +119,7 @@ def _with(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, 
     files = {f"{name}_FILE" for name in settings}
     kept = {name: text for name, text in environ.items() if name not in files}
     trainers = {name: "" for name in kept if name.startswith("TRAINER_")}
-    return {**kept, **trainers, **settings}
+    return {"NCCL_DEBUG": "WARN", **kept, **trainers, **settings}
 
 
 def run_within(

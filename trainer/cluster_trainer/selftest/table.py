@@ -51,7 +51,7 @@ def exit_code(rows: Sequence[Row]) -> ExitCode:
 def as_text(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
     """Return the table for a person, with the details of failed parts below it."""
     widths = [max(len(cells[column]) for cells in map(_cells, rows)) for column in range(3)]
-    lines = [line for row in rows for line in _lines(_cells(row), row.found, widths)]
+    lines = [_line(row, widths) for row in rows]
     failed = [_details(row) for row in rows if row.state == State.FAILED]
     counts = ", ".join(f"{len(_of(rows, state))} {state}" for state in State)
     sentences = [textwrap.fill(one, WIDTH) for one in conclusion]
@@ -89,13 +89,12 @@ def _cells(row: Row) -> tuple[str, str, str]:
     return row.name, str(row.state), "" if row.seconds is None else f"{row.seconds:.0f} s"
 
 
-def _lines(cells: Sequence[str], found: str, widths: Sequence[int]) -> list[str]:
-    """Return a row's lines: the cells, then what was found, wrapped in its own column."""
-    name, state, seconds = cells
+def _line(row: Row, widths: Sequence[int]) -> str:
+    """Return a row's cells, then what was found, wrapped in its own column."""
+    name, state, seconds = _cells(row)
     head = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {seconds:>{widths[2]}}  "
-    return textwrap.wrap(
-        found, max(WIDTH, 2 * len(head)), initial_indent=head, subsequent_indent=" " * len(head)
-    ) or [head.rstrip()]
+    width = max(WIDTH, 2 * len(head))
+    return textwrap.fill(row.found, width, initial_indent=head, subsequent_indent=" " * len(head))
 
 
 def _details(row: Row) -> str:
