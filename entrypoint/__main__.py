@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from entrypoint.arguments import SELFTEST, STATUS, Request, parse_arguments
+from entrypoint.arguments import EXPORT, SELFTEST, STATUS, Request, parse_arguments
 from entrypoint.checks.machine import check_machine
 from entrypoint.checks.options import check_metrics_port, check_min_workers, regroup_warning
 from entrypoint.cluster.spec import ALONE
@@ -39,6 +39,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         from entrypoint.status.show import show_status  # noqa: PLC0415
 
         return show_status(arguments[1:], environ)
+    if arguments[:1] == [EXPORT]:
+        from entrypoint.export.export import export  # noqa: PLC0415
+
+        return export(arguments[1:])
     request = parse_arguments(arguments)
     if arguments[:1] == [SELFTEST]:
         unblock_signals()

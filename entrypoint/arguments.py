@@ -1,4 +1,4 @@
-"""The container's arguments: a command, the trainer's flags, `explain`, `selftest` or `status`."""
+"""The container's arguments: a command, the trainer's flags, or one of the image's own commands."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ STATUS = "status"
 SELFTEST = "selftest"
 """Tries this machine's devices and its network. The trainer does it, and starts an entrypoint for
 each part."""
+
+EXPORT = "export"
+"""Prints a file that runs the image under a scheduler, and starts nothing."""
 
 TRAIN = "train"
 """Another name for the trainer: SageMaker runs `docker run IMAGE train`

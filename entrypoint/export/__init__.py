@@ -1,0 +1,1 @@
+"""`export KIND`: prints a file that runs this image under a scheduler."""

@@ -1,0 +1,40 @@
+"""`export KIND [options] [-- command]`: prints a complete file for a scheduler, and starts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from string import Template
+
+from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, ConfigurationError, say, write_all
+from entrypoint.export import compose, kubernetes, slurm, swarm
+from entrypoint.export.job import Job
+from entrypoint.export.options import parse_options
+
+TEMPLATES = Path(__file__).with_name("templates")
+KINDS: Mapping[str, tuple[str, Callable[[Job], Mapping[str, str]]]] = {
+    "compose": ("compose.yaml", compose.fields),
+    "kubernetes": ("kubernetes.yaml", kubernetes.fields),
+    "slurm": ("slurm.sbatch", slurm.fields),
+    "swarm": ("swarm.yaml", swarm.fields),
+}
+"""Each kind's template, and the function that fills it in."""
+
+
+def export(arguments: Sequence[str]) -> int:
+    """Print the file that the arguments describe; return the exit code."""
+    try:
+        kind, job = parse_options(arguments, tuple(KINDS))
+    except ConfigurationError as error:
+        say(str(error))
+        return EXIT_CONFIGURATION
+    write_all(STDOUT, filled_in(kind, job).encode())
+    return 0
+
+
+def filled_in(kind: str, job: Job) -> str:
+    """Return the file of this kind for a job."""
+    template, fields = KINDS[kind]
+    common = {"name": job.name, "workers": str(job.workers), "about": job.about}
+    text = Template((TEMPLATES / template).read_text(encoding="utf-8"))
+    return text.substitute(common, **fields(job))

@@ -1,0 +1,36 @@
+"""A stack file: the replicas of one service, counted by their slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from entrypoint.export.compose import GRACE, mount
+from entrypoint.export.job import Job
+from entrypoint.export.quoting import (
+    in_yaml,
+    lines_in_yaml,
+    list_in_yaml,
+    literal,
+    literal_in_swarm,
+)
+
+GPU = (
+    "\n      resources: {reservations: {generic_resources: "
+    '[{discrete_resource_spec: {kind: "NVIDIA-GPU", value: %d}}]}}'
+)
+"""Nodes must advertise their GPUs under this name (node-generic-resources in daemon.json)."""
+
+
+def fields(job: Job) -> Mapping[str, str]:
+    """Return the template's values."""
+    hosts = ",".join(f"slot-{i + 1}" for i in range(job.workers))
+    variables = {"WORKER_HOSTS": hosts, **job.environment(GRACE)}
+    return {
+        "image": in_yaml(literal(job.image)),
+        "command": list_in_yaml(map(literal, job.command)),
+        "variables": lines_in_yaml(
+            {name: literal_in_swarm(value) for name, value in variables.items()}, indent=6
+        ),
+        "runs": mount(job),
+        "gpus": GPU % job.gpus if job.gpus else "",
+    }
