@@ -1,4 +1,4 @@
-"""`export KIND [options] [-- command]`: prints a complete file for a scheduler, and starts nothing."""
+"""`export KIND [options] [-- command]`: prints a file for a scheduler, and starts nothing."""
 
 from __future__ import annotations
 

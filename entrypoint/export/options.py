@@ -108,8 +108,8 @@ def _storage(kind: str, text: str) -> Iterator[Problem]:
         if not re.fullmatch(CLAIM, text):
             accepted = "a size, or a storage class and a size: 50Gi, nfs:50Gi"
             yield Problem("--storage", text, accepted)
-    elif not text.startswith("/") or not text.isprintable():
-        yield Problem("--storage", text, "the absolute path of a folder")
+    elif not text.startswith("/") or ":" in text or not text.isprintable():
+        yield Problem("--storage", text, "the absolute path of a folder, without colons")
 
 
 def _variable(entry: str) -> Iterator[Problem]:

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from entrypoint.export.export import export
+
+
+@pytest.fixture
+def exported(capfd):
+    """Return what `export` prints."""
+
+    def run(*arguments: str) -> str:
+        code = export(arguments)
+        out, err = capfd.readouterr()
+        assert code == 0, err
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refused(capfd):
+    """Return the message of a refusal."""
+
+    def run(*arguments: str) -> str:
+        code = export(arguments)
+        out, err = capfd.readouterr()
+        assert (code, out) == (78, "")
+        return err
+
+    return run
