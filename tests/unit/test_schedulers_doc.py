@@ -1,10 +1,13 @@
 """docs/how-to/schedulers.md speaks of every contract, and of every variable that one reads."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from entrypoint.export.export import KINDS, export
+from entrypoint.export.options import DEFAULTS, ENV
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.sagemaker_settings import CHANNEL_PREFIX, HYPERPARAMETER_PREFIX
 from entrypoint.sources.vertex import FOLDERS
@@ -33,3 +36,26 @@ def test_links_lead_somewhere():
     titles = re.findall(r"^#+ (.*)", TEXT, re.MULTILINE)
     anchors = {title.lower().replace(" ", "-").replace(":", "") for title in titles}
     assert set(re.findall(r"\]\(#([^)]*)\)", TEXT)) <= anchors
+
+
+EXPORTS = re.findall(
+    r"docker run --rm cluster-trainer:cpu (export (?:[^>\n<\\]|\\\n|<\w+>)*) > ", TEXT
+)
+
+
+def test_each_export_that_it_shows_prints_a_file(capfd):
+    assert len(EXPORTS) == 2
+    for command in EXPORTS:
+        _, *arguments = shlex.split(command.replace("\\\n", ""))
+        assert export(arguments) == 0
+        assert "<registry>/cluster-trainer:" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("option", [*DEFAULTS, ENV])
+def test_every_option_of_export_is_explained(option):
+    assert re.search(rf"^\| `{option}\b.* \|", TEXT, re.MULTILINE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_file_is_explained(kind):
+    assert re.search(rf"^\| .*`{kind}`.* the kind of file", TEXT, re.MULTILINE)
