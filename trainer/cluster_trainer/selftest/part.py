@@ -84,7 +84,7 @@ def judged(part: Part, outcome: Outcome, limit_seconds: float) -> Row:
 
 def _found(part: Part, outcome: Outcome, limit_seconds: float) -> str:
     if outcome.code is None:
-        raise WrongError(f"it did not end within {limit_seconds:g} s")
+        raise WrongError(f"it did not end within {limit_seconds:g} s (--limit)")
     if outcome.code:
         raise WrongError(outcome.reason or f"exit code {outcome.code}")
     try:

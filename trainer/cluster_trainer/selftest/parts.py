@@ -76,6 +76,7 @@ def devices(place: Place, limit_seconds: float) -> Part:
         name=GPUS,
         command=place.script("devices.py", RESULT),
         found=lambda facts: f"{len(facts['gpus'])}",
+        advice="Install NVIDIA's driver and container toolkit again (docs/how-to/gpus.md).",
         limit_seconds=limit_seconds,
     )
 
