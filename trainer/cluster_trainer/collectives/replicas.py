@@ -14,23 +14,18 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
-Note: TypeAlias = Callable[[str], None]
-_alone: Note | None = None
+_is_alone = False
 
 
 @contextmanager
-def alone(note: Note = lambda _: None) -> Iterator[None]:
-    """Let each replica compute alone inside the context.
-
-    Args:
-        note: gets a description of each sum or gathering that is left out, in the replica's thread.
-    """
-    global _alone  # noqa: PLW0603  a strategy's replicas are threads of this process
-    _alone = note
+def alone() -> Iterator[None]:
+    """Let each replica compute alone inside the context."""
+    global _is_alone  # noqa: PLW0603  a strategy's replicas are threads of this process
+    _is_alone = True
     try:
         yield
     finally:
-        _alone = None
+        _is_alone = False
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
@@ -160,8 +155,7 @@ def begin_sums(
         a function to be called once, in the same trace; it waits for the rest, and returns the
         sums.
     """
-    if _alone:
-        _alone(f"{what}: {'; '.join(map(_form, values))}")
+    if _is_alone:
         return lambda: list(values)
     strategy = tf.distribute.get_strategy()
     if ring := ring_of(strategy):
@@ -169,13 +163,6 @@ def begin_sums(
             return partial(_over_devices().summed, ring, values, what, wire=wire)
         return over_ring.begin_sums(ring, values, what, wire=wire)
     return partial(_summed_by_strategy, values)
-
-
-def _form(value: Gradient) -> str:
-    """Return the type and the shape of a value, without the number of a sparse one's rows."""
-    if isinstance(value, tf.IndexedSlices):
-        return f"rows of {value.dtype.name} {value.values.shape[1:]}"
-    return f"{value.dtype.name} {value.shape}"
 
 
 def _over_devices() -> Any:
@@ -199,8 +186,7 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 
     Each is [n, …], with an n of the replica's own.
     """
-    if _alone:
-        _alone(f"{what}: rows of {value.dtype.name}")
+    if _is_alone:
         return value
     strategy = tf.distribute.get_strategy()
     if ring := ring_of(strategy):
@@ -215,7 +201,7 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 
 def number() -> tf.Tensor:
     """Return this replica's number among all, int32 []; call it in a replica context."""
-    if _alone:
+    if _is_alone:
         return tf.constant(0)
     strategy = tf.distribute.get_strategy()
     ring, local = ring_of(strategy), _count_of(strategy)
@@ -228,7 +214,7 @@ def number() -> tf.Tensor:
 def count() -> tf.Tensor:
     """Return the number of replicas when the step runs, int32 []; see `number`."""
     strategy = tf.distribute.get_strategy()
-    if _alone:
+    if _is_alone:
         return tf.constant(1)
     if ring := ring_of(strategy):
         local = _count_of(strategy)
