@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from entrypoint.network.cost import (
+from benchmarks.cost.model import (
     NEAR_BYTES,
     NUMBER_BYTES,
     Costs,

@@ -45,12 +45,9 @@ class Ring:
     """The members' places in the list of all workers, ascending."""
     left: socket.socket
     right: socket.socket
-    probes: tuple[socket.socket, socket.socket] | None = None
-    """More connections with the left and the right neighbour, to measure the network; None: it is
-    not measured now, or they could not be made."""
 
     def close(self) -> None:
-        """Close the own copies of both sockets, but not the probes."""
+        """Close the own copies of both sockets."""
         self.left.close()
         self.right.close()
 
