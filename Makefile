@@ -89,7 +89,7 @@ report: known image ## Write a page about the newest run: curves, timeline, pred
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
-unit: .venv/stamp ## Run the tests that need no Docker, in less than a minute
+unit: .venv/stamp ## Run the tests that need no Docker, in a minute or two
 	@scripts/unit.sh $(PYTEST_ARGS)
 
 inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_run.py PYTEST_ARGS='-k name'
