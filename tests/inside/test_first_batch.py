@@ -22,7 +22,14 @@ from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.switches import positions
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.running import Watched
+from cluster_trainer.fits.kept.kept_fit import KeptFit
+from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.process.stall import Deadline
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.settings.config import TrainerConfig
+from cluster_trainer.settings.job import Job
+from cluster_trainer.settings.task import Task
 from conftest import strategy_of
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
@@ -197,7 +204,7 @@ def bad(loss):
     def make():
         return network(kind), "adam", None
 
-    make.__name__ = loss.__name__
+    make.__name__, make.kind = loss.__name__, kind
     return make
 
 
@@ -660,6 +667,37 @@ def test_each_compiled_model_is_compared_once(caplog):
     assert len(lines(caplog)) == 1
 
 
+class Dies(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        del logs
+        if epoch == 1:
+            raise RuntimeError("killed")
+
+
+def test_a_fit_that_resumes_on_more_devices_is_compared(caplog, tmp_path):
+    """One device has nothing to compare, and the fit goes on elsewhere."""
+    job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=1), Task())
+    options = FitOptions(job, StopRequest(print), Deadline(), tmp_path / "kept", described={})
+
+    def resumed(devices, *callbacks):
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(1)
+        with strategy_of(devices).scope():
+            model = network(masked_mean.kind, odd=False)
+            model.compile("sgd")
+        kept = KeptFit(options, model)
+        given = {"batch_size": BATCH, "epochs": 2, "verbose": 0, "callbacks": [*callbacks]}
+        with fits_run_by(kept.run):
+            model.fit(X, LABELS, **given)
+        return kept
+
+    with pytest.raises(RuntimeError, match="killed"):
+        resumed(1, Dies())
+    assert lines(caplog) == []
+    assert "from step 3" in resumed(2).beginning
+    assert len(lines(caplog)) == 1
+
+
 def test_so_is_one_that_is_trained_on_single_batches(caplog):
     keras.utils.set_random_seed(1)
     with strategy_of(2).scope():
@@ -774,6 +812,36 @@ def test_a_step_that_fails_when_it_is_compared_trains_all_the_same(caplog):
     assert "too large" in line
 
 
+class Choosing(layers.Layer):
+    """Uses its weights only if the examples that it gets are large on average."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(6)
+
+    @tf.function
+    def call(self, x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: self.dense(x), lambda: x)
+
+
+@pytest.mark.parametrize("mode", [CHECK, FirstBatchMode("refuse")], ids=lambda mode: mode.name)
+def test_a_step_that_decides_by_its_share_is_told_and_trains_all_the_same(mode, caplog):
+    """It runs eagerly to be compared, and has the gradients of one branch only."""
+    inputs = keras.Input((6,))
+    with strategy_of(2).scope():
+        model = keras.Model(inputs, layers.Dense(3, "softmax")(Choosing()(inputs)))
+        model.compile("sgd", crossentropy)
+    rows = X + np.where(np.arange(len(X)) % BATCH < BATCH // 2, 3, -3)[:, np.newaxis]
+    if mode.name == "refuse":
+        with pytest.raises(ConfigurationError, match="by its share"):
+            trained(model, mode, x=rows, y=LABELS, batch_size=BATCH, shuffle=False)
+        return
+    history = trained(model, mode, x=rows, y=LABELS, batch_size=BATCH, shuffle=False, epochs=2)
+    assert len(history["loss"]) == 2
+    (line,) = lines(caplog)
+    assert "by its share" in line
+
+
 def test_nothing_is_computed_where_too_little_memory_is_left(caplog):
     fitted(masked_mean, strategy_of(2), FirstBatchMode(available_bytes=lambda: -1))
     (line,) = lines(caplog)
@@ -871,6 +939,50 @@ for loss in (mean, over_a_mask, summed_by_itself):
     print("LOSS", loss.__name__, flush=True)
     model.fit(rows, labels, batch_size=16, shuffle=False, verbose=0)
 """
+
+
+UNLIKE = """
+import json, os
+import keras, numpy as np, tensorflow as tf
+
+rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+rows = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+rows += np.where(np.arange(64) % 16 < 8, 3, -3)[:, np.newaxis].astype(np.float32)
+
+class Choosing(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(4)
+
+    @tf.function
+    def call(self, x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: self.dense(x), lambda: x)
+
+class Failing(keras.layers.Layer):
+    def call(self, x):
+        if tf.executing_eagerly() and rank == 1 and len(x) > 1:  # not where it is built
+            raise MemoryError("too large")
+        return x
+
+for layer in (Choosing(), Failing()):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((4,)), layer, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    print("LAYER", type(layer).__name__, flush=True)
+    model.fit(rows, rows.sum(1), batch_size=16, shuffle=False, verbose=0)
+"""
+
+
+def test_workers_that_compute_unlike_sums_or_fail_when_they_compare_train_all_the_same(tmp_path):
+    """A ring ends if one worker sums what another does not."""
+    script = tmp_path / "script.py"
+    script.write_text(UNLIKE)
+    with MeetingPlace(tmp_path / "place", 2, str(script)) as place:
+        assert place.wait() == [0, 0], place.logs
+        for worker in place.workers:
+            _, choosing, failing = worker.log.read_text().split("LAYER ")
+            assert choosing.count("by its share") == 1, place.logs
+            assert failing.count("could not be compared") == 1, place.logs
 
 
 # That nothing is compared where a strategy sums, a test with two devices above says.

@@ -34,6 +34,14 @@ class Own(keras.losses.Loss):
         return self.gamma * (y - mine)
 
 
+class OfAGlobal(keras.losses.Loss):
+    def call(self, y, mine):
+        return self.scaled(y - mine)
+
+    def scaled(self, value):
+        return ALPHA * value
+
+
 class Trainer:
     """A program's object, of which a loss reads one number through a method."""
 
@@ -87,11 +95,15 @@ def counting():
         (partial(with_delta, delta=5.0), 5.0),
         (Own(7.0), 7.0),
         (Own(9.0).call, 9.0),
+        (OfAGlobal(), ALPHA),
         (closing([1.0, 2.0]), [1.0, 2.0]),
         (closing(np.array([1, 2])), [1, 2]),
         (closing(tf.constant([1.0])), [1.0]),
     ],
-    ids=["closure", "global", "partial", "object", "method", "list", "array", "tensor"],
+    ids=[
+        *("closure", "global", "partial", "object", "method", "global of an object"),
+        *("list", "array", "tensor"),
+    ],
 )
 def test_a_number_is_found_wherever_a_loss_has_it(thing, number):
     assert number in of_one(thing).values()

@@ -116,6 +116,7 @@ def made(extra=(), kind=keras.Sequential, **options):
         ([Frozen], keras.Sequential, {}, None),
         ([normalization], keras.Sequential, {}, None),
         ([Function, Recurrent], keras.Sequential, {}, None),
+        ([Recurrent, normalization, Frozen], keras.Sequential, {}, None),  # means of 0 remain
         pytest.param(
             *([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
             marks=pytest.mark.long,

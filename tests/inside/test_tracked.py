@@ -4,6 +4,7 @@ import logging
 import random
 import sys
 from collections import deque
+from functools import partial
 from typing import NamedTuple
 
 import keras
@@ -15,6 +16,7 @@ from keeping import fits_run_by
 from cluster_trainer.callbacks.state import tracked
 from cluster_trainer.callbacks.state.tracked import Tracked
 from cluster_trainer.callbacks.state.unkept import Unkept
+from cluster_trainer.fits.kept import checkpoint_callback
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.stall import Deadline
@@ -134,6 +136,7 @@ class Own(keras.callbacks.Callback):
 @pytest.fixture
 def fitted(tmp_path):
     """Train a model as a process of its own; return it, after a death of the process if asked."""
+    checkpoint_callback._warn_of_state.cache_clear()  # noqa: SLF001  which warns once
 
     def fit(make, *callbacks, epochs=4, scope=None):
         keras.utils.clear_session()
@@ -191,6 +194,16 @@ def test_a_callback_that_offers_no_state_is_named(fitted, caplog, monkeypatch):
     assert "resumes without" not in caplog.text
     fitted(plain, Own())
     assert "the callback Own 1 resumes without its earlier state" in caplog.text
+    assert "no checkpoint has its seen." in caplog.text
+
+
+def test_so_is_one_that_is_not_called_again(fitted, caplog, monkeypatch):
+    """A script may show what it has collected."""
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    fitted(plain, Own())
+    assert "its fit had ended" not in caplog.text
+    fitted(plain, Own())
+    assert "the callback Own 1 is not called again, because its fit had ended" in caplog.text
     assert "no checkpoint has its seen." in caplog.text
 
 
@@ -319,6 +332,52 @@ def test_so_do_a_generator_that_draws_and_an_object_of_the_scripts_own(held, cha
     assert unkept.changed({}) == {}
     change(held)
     assert unkept.changed({}) == {"Own 1": ["held"]}
+
+
+collected = []
+
+
+class Collects(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        del logs
+        collected.append(epoch)
+
+
+class Recorder:
+    def __init__(self):
+        self.losses = []
+
+    def note(self, epoch, logs=None):
+        del logs
+        self.losses.append(epoch)
+
+
+def noted(losses, epoch, logs=None):
+    del logs
+    losses.append(epoch)
+
+
+def of_a_closure():
+    losses = []
+    return keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, _: losses.append(epoch))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (Collects, "collected"),
+        (of_a_closure, "losses"),
+        (lambda: keras.callbacks.LambdaCallback(on_epoch_end=Recorder().note), "Recorder"),
+        (lambda: keras.callbacks.LambdaCallback(on_epoch_end=partial(noted, [])), "0"),
+    ],
+    ids=["a global", "a closure", "an object", "an argument"],
+)
+def test_so_does_what_a_callbacks_functions_use(make, name):
+    callback = make()
+    unkept = Unkept([callback])
+    assert unkept.changed({}) == {}
+    callback.on_epoch_end(0, {})
+    assert unkept.changed({}) == {f"{type(callback).__name__} 1": [name]}
 
 
 @pytest.mark.parametrize("kind", ["texts", "dict", "pairs", "rows", "texts and an object"])

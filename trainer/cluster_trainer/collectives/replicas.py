@@ -14,18 +14,23 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
-_is_alone = False
+Note: TypeAlias = Callable[[str], None]
+_alone: Note | None = None
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Let each replica compute alone inside the context."""
-    global _is_alone  # noqa: PLW0603  a strategy's replicas are threads of this process
-    _is_alone = True
+def alone(note: Note = lambda _: None) -> Iterator[None]:
+    """Let each replica compute alone inside the context.
+
+    Args:
+        note: gets a description of each sum or gathering that is left out, in the replica's thread.
+    """
+    global _alone  # noqa: PLW0603  a strategy's replicas are threads of this process
+    _alone = note
     try:
         yield
     finally:
-        _is_alone = False
+        _alone = None
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
@@ -155,7 +160,8 @@ def begin_sums(
         a function to be called once, in the same trace; it waits for the rest, and returns the
         sums.
     """
-    if _is_alone:
+    if _alone:
+        _alone(f"{what}: {'; '.join(map(_form, values))}")
         return lambda: list(values)
     strategy = tf.distribute.get_strategy()
     if ring := ring_of(strategy):
@@ -163,6 +169,13 @@ def begin_sums(
             return partial(_over_devices().summed, ring, values, what, wire=wire)
         return over_ring.begin_sums(ring, values, what, wire=wire)
     return partial(_summed_by_strategy, values)
+
+
+def _form(value: Gradient) -> str:
+    """Return the type and the shape of a value, without the number of a sparse one's rows."""
+    if isinstance(value, tf.IndexedSlices):
+        return f"rows of {value.dtype.name} {value.values.shape[1:]}"
+    return f"{value.dtype.name} {value.shape}"
 
 
 def _over_devices() -> Any:
@@ -186,7 +199,8 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 
     Each is [n, …], with an n of the replica's own.
     """
-    if _is_alone:
+    if _alone:
+        _alone(f"{what}: rows of {value.dtype.name}")
         return value
     strategy = tf.distribute.get_strategy()
     if ring := ring_of(strategy):
@@ -201,7 +215,7 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 
 def number() -> tf.Tensor:
     """Return this replica's number among all, int32 []; call it in a replica context."""
-    if _is_alone:
+    if _alone:
         return tf.constant(0)
     strategy = tf.distribute.get_strategy()
     ring, local = ring_of(strategy), _count_of(strategy)
@@ -214,7 +228,7 @@ def number() -> tf.Tensor:
 def count() -> tf.Tensor:
     """Return the number of replicas when the step runs, int32 []; see `number`."""
     strategy = tf.distribute.get_strategy()
-    if _is_alone:
+    if _alone:
         return tf.constant(1)
     if ring := ring_of(strategy):
         local = _count_of(strategy)

@@ -316,7 +316,6 @@ class EpochIterator(keras_names.EpochIterator):
                 self._workers,
                 self.spec,
                 is_first=is_first or self._ends_pass(steps),
-                begins=self.position == (0, 0) and done == 0,
                 begins_epoch=is_first,
             )
             running.current().done = partial(_done_with, call, done)

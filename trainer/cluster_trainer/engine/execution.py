@@ -22,7 +22,6 @@ class Execution:
         workers: those that read them.
         spec: returns what a replica gets of a batch; see EpochIterator.spec.
         is_first: whether they begin an epoch or a pass, whose first batch may take long.
-        begins: whether they are the first of all.
         begins_epoch: whether they are the first of an epoch that this process does.
         done: how many were done; fewer than `steps` where the batches ended before.
         seconds: how long they took.
@@ -34,7 +33,6 @@ class Execution:
     workers: Workers
     spec: Callable[[], Any]
     is_first: bool = False
-    begins: bool = False
     begins_epoch: bool = False
     done: int = 0
     seconds: float = 0.0

@@ -84,7 +84,6 @@ class Running:
         asked: the others that this call has given what values all have; None: it asks again.
         arrays: that a fit is given, which may begin again; None: it does not.
         has_iterator: whether the fit's own iterator is there; it is the first.
-        has_trained: whether this process has run a training step of the call.
         done: tells how many steps of the epoch are done; None: unknown.
         batch: reads one batch of the data again, as one device would get it, before the call ends.
     """
@@ -100,7 +99,6 @@ class Running:
     asked: WeakSet[Any] | None = None
     arrays: GivenArrays | None = None
     has_iterator: bool = False
-    has_trained: bool = False
     done: Callable[[], int] | None = None
     batch: Callable[[], Any] = lambda: None
 

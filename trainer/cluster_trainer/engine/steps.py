@@ -124,7 +124,6 @@ class Steps:
         with limit(self, is_first=batches.is_first), self._changes_noted():
             done, last = self._run(batches)
         batches.done, batches.seconds = done, time.monotonic() - began
-        running.current().has_trained |= self._name == TRAINING
         if not done:
             raise StopIteration
         self.logs = self._packed.unpacked(last)
@@ -285,12 +284,11 @@ class Steps:
         first = self._first_batch
         if not (call.begins_epoch and first and first.due.is_wanted()):
             return False
-        is_resumed = self._name == TRAINING and not (call.begins or running.current().has_trained)
         traced: Any = None
         if not self._model.run_eagerly:
             arguments = call.batches, tf.constant(1), reading, self._rounds.place()
             traced = self._many.get_concrete_function(*arguments)
-        return first.due.is_due(call.source, (self._traces, traced), is_resumed=is_resumed)
+        return first.due.is_due(call.source, (self._traces, traced))
 
     def _compare_first(
         self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+from enum import Enum
 from weakref import ref
 
 import numpy as np
@@ -106,6 +107,25 @@ def test_a_loop_over_anything_else_does_not_nor_does_a_while_loop():
 @pytest.mark.parametrize("volatile", ["/tmp/x", "run-20261125", 1.7e9])
 def test_a_parameter_that_is_another_at_each_start_does_not_count(volatile):
     assert "folder" not in names(train(1, volatile).words)
+
+
+@pytest.mark.parametrize("volatile", ["/tmp/x", "run-20261125", 1.7e9])
+@pytest.mark.parametrize("holding", [lambda one: {"a": "b", "c": [one]}, lambda one: ["b", one]])
+def test_nor_does_it_within_another(volatile, holding):
+    places = [train(1, holding(one)) for one in (volatile, "d")]
+    assert places[0].words == train(1, holding("/tmp/y")).words
+    assert places[0].words != places[1].words
+
+
+class Kind(Enum):
+    FLIP, TURN = range(2)
+
+
+@pytest.mark.parametrize(("first", "second"), [Kind, ({"a", "b"}, {"a", "c"})])
+def test_a_choice_and_a_set_count(first, second):
+    places = [train(1, one) for one in (first, second)]
+    assert names(places[0].words) >= {"folder"}
+    assert places[0].words != places[1].words
 
 
 def test_a_function_keeps_nothing_alive():

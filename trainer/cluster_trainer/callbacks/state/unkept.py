@@ -6,16 +6,20 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
+from inspect import ismethod
 from itertools import islice
-from types import MemberDescriptorType
+from types import FunctionType, MemberDescriptorType
 from typing import Any
 
+import keras
 import numpy as np
 
 from cluster_trainer.callbacks.state import states
 from cluster_trainer.callbacks.state.tracked import HOLDERS, VARIABLES
 from cluster_trainer.engine.running import of_a_user
 from cluster_trainer.installed import is_installed
+from cluster_trainer.own_code import functions_of, is_of_script, variables_of
 from cluster_trainer.private import keras_names
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
@@ -29,7 +33,9 @@ DEPTH = 8
 
 
 class Unkept:
-    """The attributes of users' callbacks that change during a fit, if no state is offered.
+    """The state of users' callbacks that changes during a fit, if they do not offer it.
+
+    These are attributes, and variables of the script that a callback's functions use.
 
     Args:
         callbacks: of the fit, as it begins or resumes.
@@ -54,12 +60,40 @@ class Unkept:
     def _digests(self) -> Iterator[tuple[tuple[str, str], bytes]]:
         own = {id(one) for one in of_a_user(self._callbacks)}
         for name, callback in states.named(self._callbacks):
-            if id(callback) not in own or states.has_state(callback):
-                continue
-            theirs = KERAS_OWN.union(states.kept_names(callback))
-            for attribute, value in getattr(callback, "__dict__", {}).items():
-                if attribute not in theirs:
-                    yield (name, attribute), ValueDigest().of(value)
+            is_own = id(callback) in own or isinstance(callback, keras.callbacks.LambdaCallback)
+            if is_own and not states.has_state(callback):
+                for part, value in _state_of_callback(callback).items():
+                    yield (name, part), _digest_of(value)
+
+
+def _state_of_callback(callback: Any) -> dict[str, Any]:
+    """Return what may be a callback's state, by name: attributes, and what its functions use."""
+    attributes = dict(getattr(callback, "__dict__", {}))
+    found: dict[str, Any] = {}
+    for function in [*functions_of(type(callback)).values(), *attributes.values()]:
+        found |= _used_by(function)
+    for name in KERAS_OWN.union(states.kept_names(callback)):
+        attributes.pop(name, None)
+    return found | attributes
+
+
+def _used_by(function: Any) -> dict[str, Any]:
+    """Return the globals of a script's function, what it closes over, and its object, by name."""
+    if isinstance(function, partial):
+        held = dict(enumerate(function.args)) | function.keywords
+        return {str(name): one for name, one in held.items()} | _used_by(function.func)
+    if ismethod(function) and _is_users_own(type(function.__self__)):
+        return {type(function.__self__).__name__: function.__self__}
+    if isinstance(function, FunctionType) and is_of_script(function):
+        return variables_of(function)
+    return {}
+
+
+def _digest_of(value: Any) -> bytes:
+    try:
+        return ValueDigest().of(value)
+    except RuntimeError:  # another thread changes it now
+        return b""
 
 
 class ValueDigest:
@@ -85,7 +119,7 @@ class ValueDigest:
             self._digest.update(repr(value).encode(errors="replace"))
         elif isinstance(value, np.ndarray) and value.dtype != object:
             self._digest.update(f"{value.dtype} {value.shape}".encode())
-            self._digest.update(np.ascontiguousarray(value.reshape(-1)[:MOST_BYTES]).tobytes())
+            self._digest.update(value.flat[:MOST_BYTES].tobytes())
         elif isinstance(value, GENERATORS):
             self._digest.update(repr(_state_of(value)).encode())
         elif depth:

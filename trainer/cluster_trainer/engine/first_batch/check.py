@@ -31,11 +31,13 @@ from cluster_trainer.engine.first_batch.comparison import (
     ROUNDING_OF_16_BITS,
     Both,
     Outcome,
+    said_of_branches,
 )
 from cluster_trainer.engine.first_batch.due import TRAINING, Due
 from cluster_trainer.engine.first_batch.memory import Peak, refuse_to_run_out
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.snapshot import Snapshot, calls_python, uses_something_up
+from cluster_trainer.engine.first_batch.trial import BRANCHES, FAILED, UNKNOWN, Uncompared, tried
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.logs import PackedLogs
 from cluster_trainer.engine.replicas import step_context
@@ -89,13 +91,12 @@ class FirstBatch:
         try:
             self._must_be_comparable(traced, iterators)
             found = self._compared(shares, traced)
-        except NotComparableError as error:
-            found = {"unknown": str(error)}
         except Exception as error:  # a step of the script's own, which need not run eagerly
             if (ring := ring_of(self._strategy)) is not None and ring.error is not None:
                 raise
             log.debug("the first batch could not be compared", exc_info=True)
-            found = {"failed": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+            why = Uncompared.after(error)
+            found = {why.kind: why.text}
         is_chief = workers.rank == 0
         told = workers.broadcast(json.dumps(found).encode() if is_chief else None, 0, WHAT)
         self._say(json.loads(told) if workers.count > 1 else found)
@@ -107,9 +108,9 @@ class FirstBatch:
                 accepted = f"the same on one device and on several ({VARIABLE} is refuse)"
                 raise ConfigurationError([Problem(self.due.title, "it differs", accepted, text)])
             log.warning("%s: %s", self.due.title, text)
-        elif text := found.get("unknown"):
+        elif text := found.get(UNKNOWN):
             self.due.say_unknown(text)
-        elif text := found.get("failed"):
+        elif text := found.get(FAILED):
             log.warning(
                 "%s could not be compared with one device's: %s. The %s continues",
                 *(self.due.title, text, self._name),
@@ -131,23 +132,28 @@ class FirstBatch:
 
     def _compared(self, shares: Sequence[Any], traced: Any) -> dict[str, str]:
         """Compute both ways; return the messages by kind."""
-        batch = Batch.of(shares, self._strategy)
-        state, noted = Snapshot(self._model, traced), self._logs.noted
-        try:
-            with _as_one_device(self._model):
+        batch, noted = Batch.of(shares, self._strategy), self._logs.noted
+        with _as_one_device(self._model):
+            state = Snapshot(self._model, traced)
+            try:
                 return self._both(batch, state)
-        finally:
-            state.restore()
-            self._logs.noted = noted
+            finally:
+                state.restore()
+                self._logs.noted = noted
 
     def _both(self, batch: Batch, state: Snapshot) -> dict[str, str]:
         before, peak, ways = state.own_values(), Peak.from_now(), batch.ways()
+        if why := self._tried(batch):
+            return self._said_of(why)
+        grown = peak.grown()
+        state.restore()
         last = self._computed(batch.parts, batch.weights, ways, self._logs.of_share)
         numbers = _numbers(_compared(self._logs.unpacked(tuple(last))))
-        shared = Outcome(numbers, self._mean_state(state.own_values(), before, batch), ways[0])
+        means, sizes = self._mean_state(state.own_values(), before, batch)
+        shared = Outcome(numbers, means, ways[0], sizes)
         drawn, workers = _drawn(ways), workers_of(self._strategy)
         of_all = facts.of_all(workers, drawn, WHAT) or [drawn]
-        grown, several = peak.grown(), Replicas.of(self._strategy)
+        several = Replicas.of(self._strategy)
         state.restore()
         if workers.rank:
             return {}
@@ -163,12 +169,36 @@ class FirstBatch:
             shared,
             {name: before[name][0] for name in shared.state},
             several.total,
-            "workers" if several.local == 1 else "devices",
+            _things(several),
             _tolerance(self._model),
-            trains=self._name == TRAINING,
+            trains=self._trains,
             told=self.due.told,
         )
         return {"differs": both.said(), "names": json.dumps(both.names())}
+
+    def _tried(self, batch: Batch) -> Uncompared | None:
+        """Return why the batch cannot be compared, after its shares were tried without sums."""
+        ways = batch.ways()
+
+        def compute() -> None:
+            with _refusing_sums():
+                self._computed(batch.parts, batch.weights, ways, lambda logs, *_: _compared(logs))
+
+        return tried(compute, ways, workers_of(self._strategy))
+
+    def _said_of(self, why: Uncompared) -> dict[str, str]:
+        """Return the message of a batch that is not compared, by kind; see `_say`."""
+        if why.kind != BRANCHES:
+            return {why.kind: why.text}
+        if BRANCHES in self.due.told:
+            return {}
+        several = Replicas.of(self._strategy)
+        text = said_of_branches(several.total, _things(several), trains=self._trains)
+        return {"differs": text, "names": json.dumps([BRANCHES])}
+
+    @property
+    def _trains(self) -> bool:
+        return self._name == TRAINING
 
     def _computed(
         self,
@@ -198,20 +228,29 @@ class FirstBatch:
             for place in range(several.local)
         ]
 
-    def _mean_state(self, after: Values, before: Values, batch: Batch) -> dict[str, np.ndarray]:
-        """Return the state that any replica has changed: the mean, weighted by the shares."""
+    def _mean_state(
+        self, after: Values, before: Values, batch: Batch
+    ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+        """Return the state that any replica has changed, and how much each has changed it.
+
+        Both are means, weighted by the shares.
+        """
         flags = [not _are_same(now, before[name]) for name, now in after.items()]
         changed = self._summed([np.array(flags, np.float64)] * len(batch.parts))
         names = [name for name, flag in zip(after, changed, strict=True) if flag]
-        vectors = [
-            _as_vector([weight * after[name][place].astype(np.float64) for name in names])
-            for place, weight in enumerate(batch.weights)
-        ]
-        sums, means = self._summed(vectors), {}
+        vectors = []
+        for place, weight in enumerate(batch.weights):
+            values = [after[name][place].astype(np.float64) for name in names]
+            pairs = zip(names, values, strict=True)
+            norms = [np.linalg.norm((one - before[name][place]).ravel()) for name, one in pairs]
+            vectors.append(weight * _as_vector([np.array(norms), *values]))
+        sums = self._summed(vectors)
+        sizes, sums = dict(zip(names, sums.tolist(), strict=False)), sums[len(names) :]
+        means = {}
         for name in names:
             like = after[name][0]
             means[name], sums = sums[: like.size].reshape(like.shape), sums[like.size :]
-        return means
+        return means, sizes
 
     def _summed(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return the sum over all replicas of a vector that each local one has."""
@@ -220,6 +259,11 @@ class FirstBatch:
         each = tensorflow_names.for_each_replica([tf.constant(row) for row in rows])
         found = on_replicas(self._strategy, lambda row: summed([tf.identity(row)], WHAT)[0], each)
         return np.asarray(found)
+
+
+def _things(several: Replicas) -> str:
+    """Return a word for replicas."""
+    return "workers" if several.local == 1 else "devices"
 
 
 def _drawn(ways: Sequence[Way]) -> dict[str, str]:

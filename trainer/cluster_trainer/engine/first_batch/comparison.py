@@ -1,6 +1,6 @@
 """The results of the two ways of computing the first batch, in numbers and in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +9,12 @@ from cluster_trainer.engine.first_batch.way import Way, distance, norm
 
 # Relative; sums in another order differ by about 1e-6, and 16-bit numbers by about 1e-2.
 ROUNDING, ROUNDING_OF_16_BITS = 1e-3, 5e-2
-# For values that cancel out in a gradient: the rounding of each replica's part remains.
+# For values that cancel out in a mean over replicas: the rounding of each one's part remains.
 LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
 GRADIENTS = "norm of gradients"
 READ_ON = "docs/reference/keras.md, The first batch"
+MORE = f"Read {READ_ON}; TRAINER_FIRST_BATCH=off compares nothing, refuse ends such a call."
 A_SUM = (
     "a sum over the batch, or a sum divided by the size of the global batch, instead of a mean "
     "over the step's examples"
@@ -42,11 +43,13 @@ class Outcome:
         logs: those of the step, each as one number.
         state: the values that the step assigned, except by an optimizer, by name.
         way: the gradients.
+        sizes: the norm of the state's change on a replica before the mean over all, by name.
     """
 
     logs: dict[str, float]
     state: dict[str, np.ndarray]
     way: Way
+    sizes: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,14 +86,10 @@ class Both:
         if not (trained or self._of_state()):
             return self._said_of_metrics()
         shown = "; ".join(map(self._told, self._shown()))
-        if self.trains:
-            so = f"So {self.replicas} {self.things} do not train like one device"
-        else:
-            so = f"So {self.replicas} {self.things} do not evaluate like one device"
+        so = _not_like_one(self.replicas, self.things, trains=self.trains)
         return (
             f"On one device this batch's {shown}. {so}. The likely cause is "
-            f"{self._cause(trained)}. Read {READ_ON}; TRAINER_FIRST_BATCH=off compares nothing, "
-            "refuse ends such a call."
+            f"{self._cause(trained)}. {MORE}"
         )
 
     def _shown(self) -> list[Difference]:
@@ -152,6 +151,7 @@ class Both:
             whole, shared = self.whole.state[name], self.shared.state[name]
             changes = _length(whole - before), _length(shared - before)
             noise = ROUNDING * ROUNDING * _length(before)
+            noise += LEFT_BY_ROUNDING * self.shared.sizes.get(name, 0.0)
             told = f"change of {name!r} (its norm)"
             if told not in self.told and self._is_far(
                 _length(whole - shared), *changes, noise=noise
@@ -173,6 +173,22 @@ class Both:
         if whole == shared:
             return f"{one.name} is {whole}, and on {things} the same, but made of other parts"
         return f"{one.name} is {whole}, on {things} {shared}"
+
+
+def said_of_branches(replicas: int, things: str, *, trains: bool) -> str:
+    """Say that the replicas compute other sums than each other."""
+    return (
+        f"The step computes different values on {replicas} {things}, for example in branches of "
+        "`tf.cond(tf.reduce_sum(x) > 0, …)`: each decides by its share of the batch, and one "
+        f"device by the whole batch. {_not_like_one(replicas, things, trains=trains)}. Use a "
+        "condition that does not depend on the batch, or compute both branches and choose with "
+        f"`tf.where`. {MORE}"
+    )
+
+
+def _not_like_one(replicas: int, things: str, *, trains: bool) -> str:
+    do = "train" if trains else "evaluate"
+    return f"So {replicas} {things} do not {do} like one device"
 
 
 def _length(values: Any) -> float:

@@ -62,23 +62,16 @@ class Due:
             self._has_own_parts = has_own_parts(self._model)
         return self._has_own_parts and Replicas.of(self._strategy).total > 1
 
-    def is_due(
-        self,
-        source: Source | None = None,
-        traced: tuple[int, Any] = (0, None),
-        *,
-        is_resumed: bool = False,
-    ) -> bool:
+    def is_due(self, source: Source | None = None, traced: tuple[int, Any] = (0, None)) -> bool:
         """Tell whether the next batch is; all workers call it, and get the same answer.
 
         Args:
             source: of the batch; None: it was given to every worker.
             traced: how often the step was traced, and the trace; None: it runs eagerly.
-            is_resumed: whether an earlier start has compared it.
         """
         if not self.is_wanted():
             return False
-        is_new = self._has_changed(*traced) and not is_resumed
+        is_new = self._has_changed(*traced)
         # A worker that goes on in another ring has compared it, and one that is new has not.
         if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
             return False

@@ -37,6 +37,7 @@ class Way:
         draws: how often something was drawn without a seed of Keras's.
         shapes: of the draws; a dimension with a row for each example is -1.
         drawn: the draws, by `id`.
+        sums: a description of each sum over replicas that was left out.
         pythons: the stand-in for the generator of the module `random`, the same in each way.
         numpys: the same of `numpy.random`.
     """
@@ -48,6 +49,7 @@ class Way:
     draws: int = 0
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     drawn: dict[int, Any] = field(default_factory=dict)
+    sums: list[str] = field(default_factory=list)
     pythons: random.Random = field(default_factory=lambda: random.Random(SEED))  # noqa: S311
     numpys: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(SEED))
 

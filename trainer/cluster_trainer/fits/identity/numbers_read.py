@@ -12,9 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.engine.running import flat
-from cluster_trainer.fits.identity.names_in_code import names_in
 from cluster_trainer.fits.identity.place import LIKE_A_TIME
-from cluster_trainer.installed import is_installed
+from cluster_trainer.own_code import (
+    functions_in,
+    functions_of,
+    is_of_script,
+    names_in,
+    variables_of,
+)
 
 STEERING: Mapping[type, tuple[str, ...]] = {
     keras.callbacks.EarlyStopping: (
@@ -55,82 +60,52 @@ def of_one(thing: Any) -> dict[str, Any]:
     if inspect.ismethod(thing):
         return {**_of_object(thing.__self__, [thing.__func__]), **of_one(thing.__func__)}
     if isinstance(thing, FunctionType):
-        return _numbers(_variables_of(thing)) if _is_of_script(thing) else {}
-    if thing is None or not _is_of_script(type(thing)):
+        return _numbers_of_function(thing) if is_of_script(thing) else {}
+    if thing is None or not is_of_script(type(thing)):
         return {}
-    return _of_object(thing, _functions(type(thing)).values())
+    return _of_object(thing, functions_of(type(thing)).values())
 
 
 def _of_object(thing: Any, functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
-    """Return the numbers among the attributes that some functions read.
+    """Return the numbers that some functions read: attributes, globals and closures.
 
     What packages set is in the configuration, or is no part of it. What a function assigns is
     state.
     """
     kind = thing if isinstance(thing, type) else type(thing)
-    own = _functions(kind)
+    own = functions_of(kind)
     waiting, seen = [*functions], set()
     read: set[str] = set()
+    outside: dict[str, Any] = {}
     while waiting:
-        code = getattr(waiting.pop(), "__code__", None)
+        function = waiting.pop()
+        code = getattr(function, "__code__", None)
         if isinstance(code, CodeType) and code not in seen:
             seen.add(code)
             names = names_in(code).attributes
             read |= names
             waiting += [own[name] for name in names & own.keys()]
+            if isinstance(function, FunctionType):
+                outside |= _numbers_of_function(function)
     read -= _set_by_packages(kind)
     for function in own.values():
         read -= names_in(function.__code__).stored
-    return _numbers(
-        {name: one for name, one in getattr(thing, "__dict__", {}).items() if name in read}
-    )
-
-
-def _functions(kind: type) -> dict[str, FunctionType]:
-    """Return the functions of a script's class and its bases, without `__init__`."""
-    found: dict[str, FunctionType] = {}
-    for one in reversed(kind.__mro__):
-        if _is_of_script(one):
-            found |= _functions_in(one)
-    found.pop("__init__", None)
-    return found
-
-
-def _functions_in(kind: type) -> dict[str, FunctionType]:
-    values = {
-        name: getattr(one, "__func__", getattr(one, "fget", one))
-        for name, one in vars(kind).items()
-    }
-    return {name: one for name, one in values.items() if isinstance(one, FunctionType)}
+    attributes = getattr(thing, "__dict__", {})
+    return outside | _numbers({name: one for name, one in attributes.items() if name in read})
 
 
 def _set_by_packages(kind: type) -> set[str]:
     """Return the attributes that the functions of a class's installed bases assign."""
-    bases = [one for one in kind.__mro__ if not _is_of_script(one)]
-    functions = [one for base in bases for one in _functions_in(base).values()]
+    bases = [one for one in kind.__mro__ if not is_of_script(one)]
+    functions = [one for base in bases for one in functions_in(base).values()]
     return {name for one in functions for name in names_in(one.__code__).stored}
 
 
-def _variables_of(function: FunctionType) -> dict[str, Any]:
-    """Return the globals that a function reads, and what it closes over, by name."""
-    names = names_in(function.__code__)
-    found = {name: function.__globals__.get(name) for name in names.globals}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    for name, cell in cells:
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # it is not there yet
-            continue
-    return {name: one for name, one in found.items() if name not in names.stored}
-
-
-def _is_of_script(thing: Any) -> bool:
-    if isinstance(thing, type) and thing.__module__ == "builtins":
-        return False
-    try:
-        return not is_installed(inspect.getfile(thing))
-    except (TypeError, OSError):  # of `python -c`, or of a notebook's cell
-        return True
+def _numbers_of_function(function: FunctionType) -> dict[str, Any]:
+    """Return the numbers that a function reads, without those that it assigns."""
+    stored = names_in(function.__code__).stored
+    read = variables_of(function).items()
+    return _numbers({name: one for name, one in read if name not in stored})
 
 
 def _leaves(given: Any) -> Iterator[Any]:

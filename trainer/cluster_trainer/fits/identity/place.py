@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
 from functools import cache
 from hashlib import sha256
 from types import CodeType, FrameType
@@ -109,11 +110,12 @@ def place_of(frame: FrameType | None) -> Place:
         is_certain &= all(
             names and all(plain[name] is not None for name in names) for names in loops
         )
-        given = {name: _plain(own.get(name)) for name in parameters if name not in looped}
+        given = {
+            name: _plain(own.get(name), lasting=True) for name in parameters if name not in looped
+        }
         counts = {name: value for name, value in given.items() if isinstance(value, (bool, int))}
-        others = {name: value for name, value in given.items() if name not in counts}
         numbers |= _digests({**plain, **counts}, depth)
-        words |= _digests({name: one for name, one in others.items() if _lasts(one)}, depth)
+        words |= _digests({name: one for name, one in given.items() if name not in counts}, depth)
     return Place(tuple(lines), numbers, words, is_certain)
 
 
@@ -230,23 +232,25 @@ def _digests(values: Mapping[str, Any], depth: int) -> dict[str, str]:
 
 
 def _lasts(value: Any) -> bool:
-    """Tell whether a parameter is likely the same at each start: no path, date or time."""
+    """Tell whether a number or a text is likely the same at each start: no path, date or time."""
     if isinstance(value, float):
         return abs(value) < LIKE_A_TIME
     return not (isinstance(value, str) and LIKE_A_DATE.search(value))
 
 
-def _plain(value: Any, depth: int = 0, *, with_objects: bool = False) -> Any:
+def _plain(value: Any, depth: int = 0, *, with_objects: bool = False, lasting: bool = False) -> Any:
     """Return numbers, texts, and containers of these; None for anything else.
 
     Args:
         value: of a variable.
         depth: how many containers it is in.
         with_objects: whether an object counts as what of its attributes is plain.
+        lasting: whether paths, dates and times are left out.
     """
     value = value.item() if isinstance(value, np.generic) else value
+    value = str(value) if isinstance(value, Enum) else value
     if isinstance(value, (bool, int, float, str)):
-        return value
+        return value if not lasting or _lasts(value) else None
     if depth == DEEPEST or value is None or callable(value):
         return None
     if is_dataclass(value):
@@ -254,9 +258,12 @@ def _plain(value: Any, depth: int = 0, *, with_objects: bool = False) -> Any:
     elif with_objects and type(value).__module__ != "builtins":
         value = getattr(value, "__dict__", None)
     if isinstance(value, Mapping):
-        items = [(str(key), _plain(one, depth + 1)) for key, one in [*value.items()]]
+        named = [*value.items()]
+        items = [(str(key), _plain(one, depth + 1, lasting=lasting)) for key, one in named]
         return [item for item in items if item[1] is not None] or None
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
     if isinstance(value, (list, tuple, range)):
-        items = [_plain(one, depth + 1) for one in value[:LONGEST]]
+        items = [_plain(one, depth + 1, lasting=lasting) for one in value[:LONGEST]]
         return [item for item in items if item is not None] or None
     return None

@@ -31,6 +31,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import keras
@@ -234,16 +235,13 @@ class CheckpointCallback(keras.callbacks.Callback):
             raise ConfigurationError(problems)
 
     def _warn_of_unkept(self) -> None:
-        """Name the callbacks that start over, although their state had changed."""
+        """Name the callbacks that start over, or are not called, although their state had changed.
+
+        A script may use what they have collected, after its fit.
+        """
         self._unkept = Unkept(self._callbacks)
-        if self.place.stage == Stage.ALL:
-            return
         for callback, names in self._unkept_before.items():
-            log.warning(
-                "the callback %s resumes without its earlier state: no checkpoint has its %s. "
-                "Give it `get_state()` and `set_state(state)`; checkpoints then keep its state",
-                *(callback, listed(names)),
-            )
+            _warn_of_state(callback, listed(names), is_over=self._is_over())
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; the first with the saved values of the metrics."""
@@ -452,6 +450,19 @@ class CheckpointCallback(keras.callbacks.Callback):
         """Return the state of Keras's global generator, if all workers have one by now."""
         state = global_seed()
         return [] if self._coordinator.any(not state) else state
+
+
+@cache
+def _warn_of_state(callback: str, names: str, *, is_over: bool) -> None:
+    log.warning(
+        "the callback %s %s: no checkpoint has its %s. Give it `get_state()` and "
+        "`set_state(state)`; checkpoints then keep its state",
+        callback,
+        "is not called again, because its fit had ended"
+        if is_over
+        else "resumes without its earlier state",
+        names,
+    )
 
 
 def _optimizers(model: keras.Model) -> list[keras_names.BaseOptimizer]:
