@@ -2,7 +2,15 @@
 
 import os
 
-from benchmarks import checkpoints, fewer_sums, keras_fit, rendezvous, start_up, sums
+from benchmarks import (
+    checkpoints,
+    fewer_sums,
+    keras_fit,
+    rendezvous,
+    slow_input,
+    start_up,
+    sums,
+)
 from benchmarks.clusters import kills, speed
 from benchmarks.cost import __main__ as cost
 
@@ -19,6 +27,8 @@ if __name__ == "__main__":
     sums.main(image)
     print()
     fewer_sums.main(image, fewer_sums.WORKERS, fewer_sums.EVERY, fewer_sums.SEEDS)
+    print()
+    slow_input.main(image, slow_input.ROUNDS)
     print()
     speed.main(image)
     print()

@@ -170,7 +170,28 @@ def examples_of_tensorflow(t):
         "draws_anew": lambda: t.draws_anew(mixed),
         "gives_what_is_ready": lambda: t.gives_what_is_ready(mapped),
         "batch_size_of": lambda: t.batch_size_of(rows.batch(3)) == 3,
-        "count_of": lambda: t.count_of(rows.take(2)) == 2,
+        "count_of": lambda: (
+            [t.count_of(one) for one in (rows.take(2), rows.skip(3), rows.repeat())] == [2, 3, -1]
+        ),
+        "drops_remainder": lambda: (
+            t.drops_remainder(rows.batch(2, drop_remainder=True))
+            and not t.drops_remainder(rows.batch(2))
+        ),
+        "buffer_of": lambda: t.buffer_of(rows.prefetch(3)) == 3,
+        "parallel_calls_of": lambda: (
+            t.parallel_calls_of(mapped) == 2 and t.parallel_calls_of(rows.batch(2)) is None
+        ),
+        "options_of_map": lambda: (
+            t.options_of_map(mapped)
+            == {
+                "num_parallel_calls": 2,
+                "synchronous": False,
+                "use_unbounded_threadpool": False,
+            }
+            and t.options_of_map(rows.map(tf.abs, synchronous=True))["synchronous"]
+        ),
+        "traced_map": lambda: [int(one) for one in t.traced_map(mapped)(tf.constant(-3))] == [3],
+        "has_effects": lambda: t.has_effects("RandomUniform") and not t.has_effects("Cast"),
         "graphs_of": lambda: (
             t.graphs_of(mapped)[0].get_operations()
             and len(t.graphs_of(rows.filter(lambda one: one > 0))) == 1
@@ -209,7 +230,18 @@ def test_every_step_of_a_pipeline_is_called_as_it_was():
     kinds = {type(one).__name__ for one in steps}
     assert kinds - {*names.AS_THEY_ARE} == set()
     assert type(rows.concatenate(rows)).__name__ in names.OF_SEVERAL_ITERATORS
+    of_rows = {
+        names.PREFETCH: rows.prefetch(1),
+        names.REPEAT: rows.repeat(),
+        names.SKIP: rows.skip(1),
+        names.TAKE: rows.take(1),
+        names.OPTIONS: rows.with_options(tf.data.Options()),
+    }
+    assert [*of_rows] == [type(one).__name__ for one in of_rows.values()]
+    maps = [rows.map(tf.abs), rows.map(tf.abs, num_parallel_calls=2)]
+    assert tuple(type(one).__name__ for one in maps) == names.MAPS
     batched = [rows.batch(2), rows.batch(2, num_parallel_calls=2), rows.padded_batch(2)]
+    assert tuple(type(one).__name__ for one in batched[:2]) == names.BATCHES
     assert {type(one).__name__ for one in (*batched, rows.rebatch(2))} == {*names.BATCHING}
     assert type(tf.data.Dataset.zip(rows, rows)).__name__ == names.ZIP
     assert type(tf.data.Dataset.random(1)).__name__ == names.RANDOM

@@ -26,6 +26,7 @@ from cluster_trainer.engine.data import pipelines
 from cluster_trainer.engine.data.batch_shares import count_in, cut, rows_known
 from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
 from cluster_trainer.engine.data.same_data import differing_batches, refuse_others, warn
+from cluster_trainer.engine.data.sharding.rebuilt import OwnRows
 from cluster_trainer.engine.data.sources.choice import source_of
 from cluster_trainer.engine.replicas import alike, statistics, step_context
 from cluster_trainer.engine.steps import as_tensor
@@ -100,13 +101,10 @@ class _Shared:
         weight = weight_of_share()
         self._make_alike()
         self._average(workers, weight)  # the pass before may have been left early
-        components = self._compared(workers, replicas, weight)
+        self._compare(workers, replicas, weight)
         with weight.passing() as passed:
-            for given in self._batches:
-                batch = keras.tree.map_structure(as_tensor, given)
-                self._compare_first(workers, batch)
+            for given, part, whole, of_batch in self._parts(workers, replicas, weight):
                 self._make_alike()
-                part, whole, of_batch = _cut(batch, replicas, components)
                 passed.set(of_batch)
                 with step_context.in_loop(_step_of(part, whole, weight)):
                     self._note_changes()
@@ -114,23 +112,36 @@ class _Shared:
             self._make_alike()
         self._average(workers, weight)
 
-    def _compared(self, workers: Workers, replicas: Replicas, weight: WeightOfShare) -> Any:
-        """Let all workers compare a dataset's seeds and length; return how its parts were batched.
+    def _parts(
+        self, workers: Workers, replicas: Replicas, weight: WeightOfShare
+    ) -> Iterator[tuple[Any, Any, Any, Part]]:
+        """Yield of each batch what was given, and this worker's share of it; see `_cut`."""
+        is_dataset = isinstance(self._batches, tf.data.Dataset)
+        if is_dataset and (own := weight.compared[self._batches]):
+            yield from _parts_of_own(own)
+            return
+        components = pipelines.components(self._batches) if is_dataset else TOGETHER
+        for given in self._batches:
+            batch = keras.tree.map_structure(as_tensor, given)
+            self._compare_first(workers, batch)
+            yield given, *_cut(batch, replicas, components)
+
+    def _compare(self, workers: Workers, replicas: Replicas, weight: WeightOfShare) -> None:
+        """Let all workers compare a dataset's seeds and length, once.
 
         Raises:
             ConfigurationError: they differ.
         """
         if not isinstance(self._batches, tf.data.Dataset):
-            return TOGETHER
+            return
         self._has_compared = True
         if self._batches not in weight.compared:
-            weight.compared.add(self._batches)
             adapter = keras_names.TFDatasetAdapter(self._batches)
             source = source_of(adapter, replicas, tf.distribute.get_strategy(), 0)
+            weight.compared[self._batches] = source.own_rows
             length = {"batches": str(int(self._batches.cardinality()))}
             if others := refuse_others(workers, source, length, WHAT):
                 warn(WHAT, others)
-        return pipelines.components(self._batches)
 
     def _compare_first(self, workers: Workers, batch: Any) -> None:
         """Let all workers compare the first batch of what is no dataset of TensorFlow's."""
@@ -180,6 +191,15 @@ class _Shared:
                     for name, values in unlike.items()
                 ]
             )
+
+
+def _parts_of_own(own: OwnRows) -> Iterator[tuple[Any, Any, Any, Part]]:
+    """Yield the shares of a pipeline that prepares no other rows; they are what was given."""
+    for examples, *parts in own.rows:
+        ((part, _, *_),) = own.shares(examples, *parts)
+        count = int(examples[0])
+        ((start, stop),) = own.replicas.bounds(count)
+        yield part, part, None, Part(stop - start, count)
 
 
 def _cut(batch: Any, replicas: Replicas, components: Any) -> tuple[Any, Any, Part]:

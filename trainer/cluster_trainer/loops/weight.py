@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count_of
+from cluster_trainer.engine.data.sharding.rebuilt import OwnRows
 
 
 class Part(NamedTuple):
@@ -72,7 +73,8 @@ class WeightOfShare:
             the present batch's; after a pass that of all examples of the pass.
         under_way: the passes that have begun and not ended.
         trained: of each optimizer its number and its variables, which began with worker 0's values.
-        compared: the datasets that all workers have compared.
+        compared: the datasets that all workers have compared, and the pipelines for this worker's
+            own rows; None: it reads all rows of the dataset.
         weighted: see Share; a function that was traced in one step is called in the next, too.
     """
 
@@ -81,7 +83,7 @@ class WeightOfShare:
     trained: WeakKeyDictionary[Any, tuple[int, list[Any]]] = field(
         default_factory=WeakKeyDictionary
     )
-    compared: WeakSet[Any] = field(default_factory=WeakSet)
+    compared: WeakKeyDictionary[Any, OwnRows | None] = field(default_factory=WeakKeyDictionary)
     weighted: set[int] = field(default_factory=set)
     _numbers: Iterator[int] = field(default_factory=count)
 

@@ -40,6 +40,9 @@ from tensorflow.python.distribute.distribute_utils import regroup as _regroup
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _MirroredExtended
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
+
+# Tells whether a kind of operation has effects; a function's graph names the kinds only.
+from tensorflow.python.framework import op_def_registry as _kinds_of_operations
 from tensorflow.python.framework import random_seed as _random_seed
 
 # Tells which variables an operation reads and writes.
@@ -66,16 +69,20 @@ CROSS_DEVICE_OPS = Replaceable(CollectiveAllReduceExtended, "_get_cross_device_o
 # The classes of tf.data's steps, by name: TensorFlow exports none of them.
 
 CACHES = ("CacheDataset", "_CacheDataset")
-ZIP, TAKE, RANDOM = "_ZipDataset", "_TakeDataset", "_RandomDataset"
+ZIP, RANDOM, OPTIONS = "_ZipDataset", "_RandomDataset", "_OptionsDataset"
+PREFETCH, REPEAT = "_PrefetchDataset", "_RepeatDataset"
+SKIP, TAKE = "_SkipDataset", "_TakeDataset"
+MAPS = ("_MapDataset", "_ParallelMapDataset")
+BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 DIRECTED_INTERLEAVE = "_DirectedInterleaveDataset"
 OPAQUE = ("_VariantDataset",)
 """Steps whose inputs cannot be determined."""
-BATCHING = ("_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset", "_RebatchDataset")
-OF_SEVERAL_ITERATORS = ("_RepeatDataset", "_ConcatenateDataset", *CACHES)
+BATCHING = (*BATCHES, "_PaddedBatchDataset", "_RebatchDataset")
+OF_SEVERAL_ITERATORS = (REPEAT, "_ConcatenateDataset", *CACHES)
 """Steps that begin their inputs again within one iterator, or cache them."""
 AS_THEY_ARE = (
-    *("_PrefetchDataset", "_RepeatDataset", "_TakeDataset", "_SkipDataset", "_ShuffleDataset"),
-    *("_OptionsDataset", "_AssertCardinalityDataset", "_ShardDataset", *CACHES),
+    *(PREFETCH, REPEAT, TAKE, SKIP, OPTIONS, "_ShuffleDataset"),
+    *("_AssertCardinalityDataset", "_ShardDataset", *CACHES),
 )
 """Steps that pass their input's elements on unchanged."""
 
@@ -207,9 +214,9 @@ inputs_of = methodcaller("_inputs")
 """Returns the datasets that one is made from."""
 
 
-def count_of(take: Any) -> int:
-    """Return the number of elements of a `take`; -1: all."""
-    return int(take._count)
+def count_of(step: Any) -> int:
+    """Return the number that a `take`, `skip` or `repeat` was given; -1: all, or without end."""
+    return int(step._count)
 
 
 def single(variant: tf.Tensor, spec: Any) -> tf.data.Dataset:
@@ -242,6 +249,42 @@ def gives_what_is_ready(dataset: Any) -> bool:
 def batch_size_of(dataset: Any) -> Any:
     """Return the size that a step batches to, as a tensor; None: it does not batch."""
     return getattr(dataset, "_batch_size", None)
+
+
+def drops_remainder(batch: Any) -> bool:
+    """Tell whether a `batch` omits a short last batch."""
+    return bool(batch._drop_remainder)
+
+
+def buffer_of(prefetch: Any) -> int:
+    """Return the number of elements that a `prefetch` reads ahead; -1: TensorFlow chooses it."""
+    return int(prefetch._buffer_size)
+
+
+def parallel_calls_of(step: Any) -> int | None:
+    """Return how many elements a step works on at a time; -1: TensorFlow chooses; None: one."""
+    number = getattr(step, "_num_parallel_calls", None)
+    return None if number is None else int(number)
+
+
+def options_of_map(step: Any) -> dict[str, Any]:
+    """Return the arguments that a `map` was given besides its function, but for `deterministic`."""
+    return {
+        "num_parallel_calls": parallel_calls_of(step),
+        "synchronous": getattr(step, "_force_synchronous", False),
+        "use_unbounded_threadpool": getattr(step, "_use_unbounded_threadpool", False),
+    }
+
+
+def traced_map(step: Any) -> Any:
+    """Return a `map`'s function as TensorFlow has traced it: from tensors to a list of tensors."""
+    return step._map_func.function
+
+
+def has_effects(kind: str) -> bool:
+    """Tell whether operations of a kind may depend on others that ran before, or change them."""
+    definition = _kinds_of_operations.get(kind)
+    return definition is None or definition.is_stateful
 
 
 def graphs_of(dataset: Any) -> Sequence[Any]:

@@ -41,13 +41,21 @@ NO_ORDER = (
 _of_ended_fits: WeakSet[Any] = WeakSet()
 
 
+def steps_of(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
+    """Yield a dataset and all that it is made from, or all but the data behind a cache."""
+    yield dataset
+    if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
+        for one in tensorflow_names.inputs_of(dataset):
+            yield from steps_of(one, in_caches=in_caches)
+
+
 def facts(dataset: tf.data.Dataset) -> dict[str, str]:
     """Return the facts that must be the same on all workers: name -> value.
 
     It does not see what happens within the function of an `interleave` or a `flat_map`.
     """
     found: dict[str, list[str]] = {}
-    for one in _parts(dataset):
+    for one in steps_of(dataset):
         if seeds := tensorflow_names.seeds_of(one):
             name = DRAWS if type(one).__name__ == tensorflow_names.RANDOM else SHUFFLES
             found.setdefault(name, []).append("/".join(map(str, seeds)))
@@ -56,7 +64,7 @@ def facts(dataset: tf.data.Dataset) -> dict[str, str]:
 
 def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
     """Return a digest of some rows that a dataset was made of, by ROWS; nothing without rows."""
-    found = [rows for one in _parts(dataset) for rows in _rows(one)]
+    found = [rows for one in steps_of(dataset) for rows in _rows(one)]
     digest = sha256()
     for rows in found:
         digest.update(content(_some_of(rows)))
@@ -66,11 +74,11 @@ def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
 def warnings(dataset: tf.data.Dataset) -> list[str]:
     """Return warnings about an order that each worker has for itself."""
     found = []
-    if any(_has_no_seed(one) for one in _parts(dataset)):
+    if any(_has_no_seed(one) for one in steps_of(dataset)):
         found.append(NO_SEED)
     # A step's own setting takes precedence over the options for all.
     if dataset.options().deterministic is False or any(
-        tensorflow_names.gives_what_is_ready(one) for one in _parts(dataset)
+        tensorflow_names.gives_what_is_ready(one) for one in steps_of(dataset)
     ):
         found.append(NO_ORDER)
     return found
@@ -100,7 +108,7 @@ def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
         return
     batching = tensorflow_names.BATCHING
     ends = (*batching, tensorflow_names.ZIP)
-    last = next((one for one in _parts(dataset) if type(one).__name__ in ends), None)
+    last = next((one for one in steps_of(dataset) if type(one).__name__ in ends), None)
     if type(last).__name__ not in batching:
         yield None
         return
@@ -121,12 +129,12 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
     If one iterator uses several orders, or caches one, it is read to its end. If the data have only
     one order, none is begun.
     """
-    if times < 1 or not any(map(_may_reshuffle, _parts(dataset))):
+    if times < 1 or not any(map(_may_reshuffle, steps_of(dataset))):
         return
-    if not _keeps_or_repeats_orders(dataset):
+    if not _needs_reading(dataset):
         _repeat(times, "begun", lambda: next(iter(dataset), None))
         return
-    passes = times if any(map(_reshuffles, _parts(dataset, in_caches=False))) else 1
+    passes = times if any(map(_reshuffles, steps_of(dataset, in_caches=False))) else 1
     _repeat(passes, "read", lambda: deque(dataset, maxlen=0))
 
 
@@ -147,7 +155,7 @@ def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
 
 def note_ended(dataset: tf.data.Dataset) -> None:
     """Note that a fit on a dataset had finished at an earlier start."""
-    _of_ended_fits.update(filter(_reshuffles, _parts(dataset)))
+    _of_ended_fits.update(filter(_reshuffles, steps_of(dataset)))
 
 
 def warn_of_ended(dataset: tf.data.Dataset) -> None:
@@ -156,7 +164,7 @@ def warn_of_ended(dataset: tf.data.Dataset) -> None:
     Each iterator of a `Dataset.shuffle` has another order, by its seed, and this process has none
     of the finished fit's iterators.
     """
-    if any(one in _of_ended_fits for one in _parts(dataset)):
+    if any(one in _of_ended_fits for one in steps_of(dataset)):
         warn_of_shared_shuffle()
 
 
@@ -174,14 +182,6 @@ def content(leaf: Any) -> bytes:
     """Return a tensor's content."""
     is_dense = isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
     return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
-
-
-def _parts(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
-    """Return a dataset and all that it is made from, or all but the data behind a cache."""
-    yield dataset
-    if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
-        for one in tensorflow_names.inputs_of(dataset):
-            yield from _parts(one, in_caches=in_caches)
 
 
 def _has_no_seed(dataset: Any) -> bool:
@@ -215,23 +215,29 @@ def calls_python(dataset: tf.data.Dataset) -> bool:
             for graph in tensorflow_names.graphs_of(one)
             for node in nodes_within(graph)
         )
-        for one in _parts(dataset)
+        for one in steps_of(dataset)
     )
 
 
-def _keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a finite dataset has a part that reads shuffled data again, or caches them.
+def _needs_reading(dataset: tf.data.Dataset) -> bool:
+    """Tell whether one iterator of a finite dataset uses several orders, or caches one.
 
     A dataset that may never end is not read.
     """
-    if _may_be_endless(dataset):
-        return False
+    return not _may_be_endless(dataset) and keeps_or_repeats_orders(dataset)
+
+
+def keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
+    """Tell whether a dataset has a part that reads shuffled data again, or caches them.
+
+    How many orders one iterator uses up depends on how far it has read then.
+    """
     again = [
         one
-        for one in _parts(dataset)
+        for one in steps_of(dataset)
         if type(one).__name__ in tensorflow_names.OF_SEVERAL_ITERATORS
     ]
-    return any(_reshuffles(below) for one in again for below in _parts(one))
+    return any(_reshuffles(below) for one in again for below in steps_of(one))
 
 
 def _may_be_endless(dataset: tf.data.Dataset) -> bool:

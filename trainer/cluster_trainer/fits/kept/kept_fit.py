@@ -24,7 +24,8 @@ from cluster_trainer.engine import running
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
-from cluster_trainer.engine.waits import SUMS
+from cluster_trainer.engine.waits import INPUT, SUMS
+from cluster_trainer.fits.input_watch import InputWatch
 from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
 from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
 from cluster_trainer.fits.kept.consistency_check import refuse_rounds, refuse_wire
@@ -106,6 +107,15 @@ class KeptFit:
             is_chief=self._workers.rank == 0,
             is_rounded=gradients_wire() == "bfloat16",
             in_rounds=steps_of_round() > 1,
+        )
+
+    @cached_property
+    def input(self) -> InputWatch:
+        """Looks at how long the steps wait for their batches."""
+        return InputWatch(
+            lambda: waits_of(self._model).get(INPUT),
+            lambda: self._iterator.source.advice if self._iterator else "",
+            is_chief=self._workers.rank == 0 and self._workers.count > 1,
         )
 
     @property
@@ -245,9 +255,14 @@ class KeptFit:
         """Return the watch over the fit: its callback, its vote and the limits of its calls."""
         options, coordinator = self._options, begun.coordinator
         stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
+
+        def agree(seconds: float) -> float:
+            self.input.note(seconds)
+            return coordinator.vote.agree(seconds)
+
         return Watched(
             begun.checkpoint_callback,
-            coordinator.vote.agree,
+            agree,
             coordinator.meet,
             stall.call,
             stall.traces,

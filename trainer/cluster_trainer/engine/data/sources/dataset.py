@@ -1,6 +1,7 @@
 """Pipelines of tf.data and generators, which give batches in their own order."""
 
 import logging
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -9,14 +10,26 @@ from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.engine.data.pieces import fewest_pieces
 from cluster_trainer.engine.data.same_data import of_batch
-from cluster_trainer.engine.data.sources.source import Source, WholeBatchSource
+from cluster_trainer.engine.data.sharding.advice import advice_on
+from cluster_trainer.engine.data.sharding.plan import Plan, plan_of
+from cluster_trainer.engine.data.sharding.rebuilt import OwnRows, rows_of_shares
+from cluster_trainer.engine.data.sources.source import (
+    Source,
+    WholeBatchSource,
+    as_written,
+    threads,
+)
 from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
 
 
 class DatasetSource(WholeBatchSource):
-    """Data that Keras turns into a tf.data.Dataset: each worker reads all of them."""
+    """Data that Keras turns into a tf.data.Dataset.
+
+    Each worker reads all of them, but for steps of a pipeline that can be run for its own rows
+    alone; see sharding/plan.py.
+    """
 
     doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with random numbers
 
@@ -33,6 +46,11 @@ class DatasetSource(WholeBatchSource):
             self.components = pipelines.components(self._dataset)
         self.varies = not all(shape.is_fully_defined() for shape in shapes)
         self.may_lack_examples = replicas.may_exceed(fewest_pieces(shapes, self.components))
+
+    @property
+    def advice(self) -> str:
+        """What hinders the pipeline; see Source.advice."""
+        return advice_on(self._plan)
 
     @property
     def described(self) -> dict[str, str]:
@@ -74,6 +92,29 @@ class DatasetSource(WholeBatchSource):
     def end_epoch(self) -> None:
         """Tell Keras's adapter that an epoch has ended."""
         self._adapter.on_epoch_end()
+
+    def shares(self, pass_number: int, first: int) -> Any:
+        """Return the batches' shares; see Source.shares."""
+        if self.replicas.workers == 1 or self.own_rows is None:
+            return super().shares(pass_number, first)
+        own = self.own_rows
+        rows = own.rows.skip(first) if first else own.rows
+        share_out = as_written(own.shares)
+        shared = rows.map(share_out, num_parallel_calls=threads(), deterministic=True)
+        return shared.with_options(self._dataset.options()).prefetch(2)
+
+    @cached_property
+    def _plan(self) -> Plan:
+        is_users = isinstance(self._adapter, keras_names.TFDatasetAdapter)
+        return plan_of(self._dataset) if is_users else Plan(self._dataset)
+
+    @cached_property
+    def own_rows(self) -> OwnRows | None:
+        """The pipeline for the rows of this worker's shares; None: it reads all rows."""
+        rows = rows_of_shares(self._plan, self.replicas) if self._plan.on_rows else None
+        if rows is None:
+            return None
+        return OwnRows(rows, self.replicas, super().shares(0, 0).element_spec)
 
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:  # noqa: ARG002  its order is its own
         return self._dataset.skip(first) if first else self._dataset

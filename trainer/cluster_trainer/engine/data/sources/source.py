@@ -3,7 +3,8 @@
 A *pass* goes through all batches once. Arrays and PyDatasets are shuffled in an order that is a
 function of seed and pass alone. So any number of workers uses the same batches, and a run can begin
 at any batch. A `tf.data.Dataset` and a generator determine their batches themselves: each worker
-reads all of them and takes its shares.
+reads all of them and takes its shares. If a `map` comes before a pipeline's `batch`, it prepares
+its own rows only; see ../sharding/plan.py.
 """
 
 from abc import ABC, abstractmethod
@@ -40,6 +41,7 @@ class Source(ABC):
         calls_users: whether `shares` is read by threads that may call a user's own code.
         doubtful: the parts of `found` that may differ between workers by intention.
         components: which parts of a batch were batched together; see pieces.py.
+        own_rows: the pipeline for the rows of this worker's shares; None: it reads whole batches.
     """
 
     is_endless = is_distributed = False
@@ -51,6 +53,7 @@ class Source(ABC):
     doubtful: Collection[str] = ()
     components: Sequence[Component] = TOGETHER
     num_examples: int | None = None
+    own_rows: Any = None
 
     def __init__(self, num_batches: int | None, replicas: Replicas) -> None:
         self.num_batches, self.replicas = num_batches, replicas
@@ -66,6 +69,11 @@ class Source(ABC):
         It uses up nothing that `shares` gives.
         """
         return {}
+
+    @property
+    def advice(self) -> str:
+        """Why this worker prepares more than its shares, and what to change; "": it does not."""
+        return ""
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:

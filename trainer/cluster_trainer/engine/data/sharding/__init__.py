@@ -1,0 +1,1 @@
+"""Runs the costly steps of a tf.data pipeline for a worker's own rows only."""

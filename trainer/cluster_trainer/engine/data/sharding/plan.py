@@ -1,0 +1,112 @@
+"""Decides which steps of a tf.data pipeline a worker can run for its own rows alone.
+
+    paths.shuffle(1000).map(decode).batch(64).prefetch(2)
+
+Here every worker reads and shuffles all paths, takes those of its share of each batch, and decodes
+these. The batches stay the same under three conditions, which the search from the pipeline's end
+towards its source checks:
+
+- A `map` of rows makes each row from one row, without state: see stateless.py. A `map` of batches
+  makes each row from the same row of the batch: see row_wise.py.
+- All other steps in between choose elements by their position alone: `take`, `skip`, `repeat`.
+- Everything else stays the user's own object, which all workers read whole. In particular each
+  iterator of a `shuffle` draws another order, by a count that belongs to the object.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from cluster_trainer.engine.data.pipelines import shapes
+from cluster_trainer.engine.data.sharding.row_wise import is_row_wise
+from cluster_trainer.engine.data.sharding.stateless import is_stateless
+from cluster_trainer.private import tensorflow_names
+
+POSITIONS = (tensorflow_names.TAKE, tensorflow_names.SKIP, tensorflow_names.REPEAT)
+"""Steps that choose elements by their position, and do not change them."""
+PASSED = (*POSITIONS, tensorflow_names.PREFETCH, tensorflow_names.OPTIONS)
+"""Steps that may come after a `map` that is moved."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a pipeline, by how much of the data each worker runs them for.
+
+    Attributes:
+        whole: the last step that every worker runs for all rows; a dataset.
+        on_rows: the steps from there to `batch`, in the data's order: for the worker's own rows.
+            Empty: there is no `map` among them, so that nothing is gained.
+        batch: the step that makes batches; None: it was not found.
+        on_batches: the steps after it, in the data's order.
+    """
+
+    whole: Any
+    on_rows: Sequence[Any] = ()
+    batch: Any = None
+    on_batches: Sequence[Any] = ()
+
+
+def is_map(step: Any) -> bool:
+    """Tell whether a step of a pipeline is a `map`."""
+    return type(step).__name__ in tensorflow_names.MAPS
+
+
+def is_passed(step: Any) -> bool:
+    """Tell whether a step leaves the elements as they are, and chooses them by their position."""
+    return type(step).__name__ in PASSED
+
+
+def have_one_shape(rows: Any) -> bool:
+    """Tell whether all rows have one shape: others fail, but perhaps only within a whole batch."""
+    return all(shape.is_fully_defined() for shape in shapes(rows))
+
+
+def is_dense(step: Any) -> bool:
+    """Tell whether the elements that a step gives have dense tensors only."""
+    return all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(step.element_spec))
+
+
+def plan_of(dataset: tf.data.Dataset) -> Plan:
+    """Return what each worker runs for which rows."""
+    if dataset.options().deterministic is False:
+        return Plan(dataset)
+    on_batches, batch = _steps_before(dataset, _is_for_batches)
+    if not _makes_batches(batch):
+        return Plan(batch)
+    (rows,) = tensorflow_names.inputs_of(batch)
+    on_rows, whole = _steps_before(rows, _is_for_rows)
+    while on_rows and not is_map(on_rows[0]):
+        whole, *on_rows = on_rows
+    if not (have_one_shape(rows) and all(map(is_dense, [whole, *on_rows, *on_batches]))):
+        whole, on_rows = rows, []
+    return Plan(whole, on_rows, batch, on_batches)
+
+
+def _steps_before(dataset: Any, belongs: Callable[[Any], bool]) -> tuple[list[Any], Any]:
+    """Return the last steps of a pipeline that belong together, and the step before them."""
+    steps: list[Any] = []
+    while belongs(dataset):
+        steps.insert(0, dataset)
+        (dataset,) = tensorflow_names.inputs_of(dataset)
+    return steps, dataset
+
+
+def _is_for_rows(step: Any) -> bool:
+    return is_passed(step) or _is_ordered_map(step, is_stateless)
+
+
+def _is_for_batches(step: Any) -> bool:
+    return is_passed(step) or _is_ordered_map(step, is_row_wise)
+
+
+def _is_ordered_map(step: Any, can_be_moved: Callable[[Any], bool]) -> bool:
+    if not is_map(step) or tensorflow_names.gives_what_is_ready(step):
+        return False
+    return can_be_moved(tensorflow_names.traced_map(step))
+
+
+def _makes_batches(step: Any) -> bool:
+    is_one = type(step).__name__ in tensorflow_names.BATCHES
+    return is_one and not tensorflow_names.gives_what_is_ready(step)
