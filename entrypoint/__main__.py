@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.arguments import EXPORT, SELFTEST, STATUS, Request, parse_arguments
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
             ),
         )
         environment = _environment(request, variables, options, answer, requirements)
-        _check(request, options, environment, answer.ports)
+        _check(request, options, environment, answer)
     except ConfigurationError as error:
         # The modules imported below run other processes, which a normal start of one worker does
         # not need.
@@ -80,7 +80,16 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
     found = ResolvedStart(
         request, answer.resolution, options, environment, requirements, places(environ)
     )
-    return start(found, log)
+    return _runner(request)(found, log)
+
+
+def _runner(request: Request) -> Callable[[ResolvedStart, Log], int]:
+    """Return what runs a resolved start."""
+    if not request.is_network:
+        return start
+    from entrypoint.network_command import measure_network  # noqa: PLC0415 -- seldom needed
+
+    return measure_network
 
 
 def _environment(
@@ -101,16 +110,26 @@ def _environment(
 
 
 def _check(
-    request: Request, options: Options, environment: Mapping[str, str], ports: Sequence[int]
+    request: Request, options: Options, environment: Mapping[str, str], answer: Answer
 ) -> None:
-    """Raise ConfigurationError if options do not fit this machine, or each other."""
+    """Raise ConfigurationError if options do not fit this machine, each other, or the command."""
+    ports = answer.ports
     # The trainer's own check covers its flags, too.
     collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
     all_of(
         lambda: check_machine(options.gpus_per_worker, environment),
         lambda: check_metrics_port(options.metrics_port, ports),
         lambda: check_min_workers(options, len(ports) or 1, collectives),
+        lambda: _check_network(request, answer),
     )
+
+
+def _check_network(request: Request, answer: Answer) -> None:
+    """Raise ConfigurationError if the network is to be measured, and cannot be."""
+    if request.is_network:
+        from entrypoint.network_command import check_network  # noqa: PLC0415 -- seldom needed
+
+        check_network(request.command[1:], answer.resolution)
 
 
 def _say_more(

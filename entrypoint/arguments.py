@@ -20,6 +20,9 @@ each part."""
 EXPORT = "export"
 """Prints a file that runs the image under a scheduler, and starts nothing."""
 
+NETWORK = "network"
+"""Measures the network between all workers, which run it at the same time."""
+
 TRAIN = "train"
 """Another name for the trainer: SageMaker runs `docker run IMAGE train`
 (https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-dockerfile.html)."""
@@ -33,6 +36,11 @@ class Request:
     is_trainer: bool
     explain: bool = False
     as_json: bool = False
+
+    @property
+    def is_network(self) -> bool:
+        """Whether the network is to be measured, in place of a command."""
+        return self.command[:1] == (NETWORK,)
 
 
 def parse_arguments(arguments: Sequence[str]) -> Request:

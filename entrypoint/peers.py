@@ -105,7 +105,7 @@ class PeersOfStart:
 
         self.board.note(WAITING, self._for_others, within_seconds=seconds)
         try:
-            meeting = pass_gate(self._terms(Timing.after_restarts(restart_count), say))
+            meeting = pass_gate(self.terms(Timing.after_restarts(restart_count), say))
         except NobodyCameError as error:
             return EXIT_NOBODY_CAME, str(error)
         except (PeersMissingError, PortTakenError) as error:
@@ -142,7 +142,7 @@ class PeersOfStart:
     def serve(self, asks: socket.socket, meeting: str) -> None:
         """Connect the command with its neighbours, each time it asks."""
         group = Group(
-            self._terms(Timing.of_commands(), self.log.line),
+            self.terms(Timing.of_commands(), self.log.line),
             meeting=Meeting.read(meeting),
             seen=self.seen,
             waiting=self._waiting if self.has_gate else None,
@@ -165,7 +165,8 @@ class PeersOfStart:
     def _for_others(self) -> str:
         return f"for {self.workers - 1} of {self.workers} workers"
 
-    def _terms(self, timing: Timing, say: Say) -> Terms:
+    def terms(self, timing: Timing, say: Say) -> Terms:
+        """Return the terms on which this worker takes part in a meeting."""
         return Terms(
             spec=self.spec,
             task=self.task,
@@ -179,6 +180,7 @@ class PeersOfStart:
             ring_size=self.seen.size,
             fewer=self.fewer,
             most_losses=self.most_losses,
+            note_network=self.board.note_network,
         )
 
     def _facts(self) -> Facts:

@@ -42,10 +42,14 @@ class ResolvedStart:
     @property
     def cluster(self) -> tuple[ClusterSpec, Task] | None:
         """The cluster and this worker's task; None for one worker, and for an evaluator."""
-        found = self.resolution
-        if found is None or found.task is None or found.rank is None:
-            return None
-        return (found.spec, found.task) if len(found.spec.members) > 1 else None
+        return cluster_of(self.resolution)
+
+
+def cluster_of(found: Resolution | None) -> tuple[ClusterSpec, Task] | None:
+    """Return a cluster of several workers and this one's task; None if there is none."""
+    if found is None or found.task is None or found.rank is None:
+        return None
+    return (found.spec, found.task) if len(found.spec.members) > 1 else None
 
 
 def start(start: ResolvedStart, log: Log) -> int:

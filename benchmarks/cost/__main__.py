@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from benchmarks.clusters import machine
 from benchmarks.cost.measured import Key, fitted, measure, predicted
-from benchmarks.cost.model import (
+from benchmarks.cost.two_levels import two_levels_seconds
+from entrypoint.network.cost import (
     NEAR_BYTES,
     Costs,
     Network,
     share_of_ideal,
     sum_seconds,
-    two_levels_seconds,
 )
 
 SIZES = (4_096, 65_536, 262_144, 1_390_000, 9_000_000)

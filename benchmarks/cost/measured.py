@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cost.model import (
+from entrypoint.network.cost import (
     NEAR_BYTES,
     NUMBER_BYTES,
     Costs,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import CHIEF, ClusterSpec, Member, Task
 from entrypoint.errors import Problem, listed
-from entrypoint.rendezvous.facts import Card
+from entrypoint.rendezvous.facts import COMMAND, Card
 from entrypoint.rendezvous.transport.messages import fitting
 
 NOT_SET = "not set"
@@ -138,7 +138,7 @@ def other_settings(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]
     """Yield a difference for each setting of the trainer that differs."""
     if theirs.settings_digest == mine.settings_digest:
         return
-    if not theirs.settings or not mine.settings:
+    if _command(theirs.settings) != _command(mine.settings):
         their, own = (_command(settings) for settings in (theirs.settings, mine.settings))
         yield Difference("command", their, f"{own}, as {_named(me)} runs")
         return
@@ -150,8 +150,9 @@ def other_settings(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]
         yield Difference(name, their, f"{own}, as {_named(me)} has")
 
 
-def _command(settings: object) -> str:
-    return "the trainer" if settings else "a command that is not the trainer"
+def _command(settings: Mapping[str, str]) -> str:
+    other = "the trainer" if settings else "a command that is not the trainer"
+    return settings.get(COMMAND, other)
 
 
 def _named(me: Member) -> str:

@@ -14,6 +14,9 @@ from entrypoint.rendezvous.transport.messages import Message
 LONGEST_VALUE = 200
 """The number of characters of one value on a card."""
 
+COMMAND = "command"
+"""The one setting of the entrypoint's own command that workers run together: its name."""
+
 MOST_SETTINGS = 32_768
 """The number of bytes for settings on a card. The digest covers settings that do not fit."""
 
@@ -31,7 +34,8 @@ class Facts:
     gpus_per_worker: str
     """"" if it is not set."""
     settings: Mapping[str, str]
-    """The trainer's settings that must agree, name -> value; {} for other commands."""
+    """The trainer's settings that must agree, name -> value; COMMAND for the entrypoint's own; {}
+    for other commands."""
     devices: str = ""
     """The kind of device that the command trains on, "CPU" or "GPU"; "" if a setting chooses it."""
     min_workers: str = ""

@@ -45,9 +45,12 @@ class Ring:
     """The members' places in the list of all workers, ascending."""
     left: socket.socket
     right: socket.socket
+    probes: tuple[socket.socket, socket.socket] | None = None
+    """More connections with the left and the right neighbour, to measure the network; None: it is
+    not measured now, or they could not be made."""
 
     def close(self) -> None:
-        """Close the own copies of both sockets."""
+        """Close the own copies of both sockets, but not the probes."""
         self.left.close()
         self.right.close()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.log import Say
+from entrypoint.network.link import Link
 from entrypoint.rendezvous.facts import Facts
 from entrypoint.rendezvous.outcome import Fewer
 from entrypoint.rendezvous.suspects import Suspects
@@ -19,6 +20,10 @@ from entrypoint.rendezvous.transport.timing import Timing
 
 def _unheard(_line: str) -> None:
     """Ignore a line."""
+
+
+def _not_noted(_links: Sequence[Link]) -> None:
+    """Ignore links."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,10 @@ class Terms:
     """How many losses in a row are allowed before the ring is formed."""
     were_together: bool = False
     """Whether the workers that ask now have met before, and have logged it."""
+    measures: bool = False
+    """Whether the ring gets connections to measure the network with. Worker 0's wish counts."""
+    note_network: Callable[[Sequence[Link]], None] = _not_noted
+    """Called with the links of a ring once they are measured."""
     prolong: Callable[[str], None] = _unheard
     """Called every few seconds with the reason of the wait, while the time limit is renewed."""
 

@@ -1,9 +1,9 @@
 """The writing side of the status: the entrypoint notes each change of this worker's state.
 
-A folder of this start has three small files, each complete or absent: `state.json` (the
-entrypoint's state), `line` (the last printed line), `command.json` (STATUS_FILE, the command's own
-report). A fourth file, `events.jsonl` (EVENTS_FILE), has a line for each noted event, for the
-command. If anything fails here, the status is not shown, and nothing else happens.
+A folder of this start has small files, each complete or absent: `state.json` (the entrypoint's
+state), `line` (the last printed line), `command.json` (STATUS_FILE, the command's own report),
+`network.json` (the measured links). The file `events.jsonl` (EVENTS_FILE) has a line for each noted
+event, for the command. If anything fails here, the status is not shown, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from entrypoint.status.places import (
     StatusKeeper,
@@ -27,10 +28,14 @@ from entrypoint.status.places import (
 from entrypoint.status.reading import (
     COMMAND_FILE,
     LINE_FILE,
+    NETWORK_FILE,
     STATE_FILE,
     read_entrypoints,
     read_owner,
 )
+
+if TYPE_CHECKING:
+    from entrypoint.network.link import Link
 
 WAITING = "waiting"
 """Waits for other workers at the gate; the detail names those that are missing."""
@@ -169,6 +174,12 @@ class Board:
         there = read_entrypoints(folder)
         if there.waits > self.waits:
             self.waits, self.waited_seconds = there.waits, there.waited_seconds
+
+    def note_network(self, links: Sequence[Link]) -> None:
+        """Note the measured links of the ring."""
+        if self.folder:
+            members = json.dumps([link.members for link in links])
+            _write(self.folder / NETWORK_FILE, members.encode())
 
     def note_end(self, code: int, *, was_stopped: bool) -> None:
         """Note how the worker ended."""

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.errors import escaped
+from entrypoint.network.link import Link, read_link
 from entrypoint.status.places import StatusKeeper, folders
 
 STATE_FILE, LINE_FILE, COMMAND_FILE = "state.json", "line", "command.json"
+NETWORK_FILE = "network.json"
 OF_A_COMMAND = ("starting", "running")
 """The entrypoint's states in which the command's own report counts."""
 WORDS_OF_COMMANDS = (*OF_A_COMMAND, "training", "saving")
@@ -25,6 +27,8 @@ LARGEST_NUMBER = 1e12
 """The largest number that a command may report; larger ones are ignored."""
 LARGEST = 65_536
 """The number of bytes of a file that are read; a command may write anything."""
+LARGEST_NETWORK = 2**20
+"""Bytes: a thousand links are about 100 kB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,8 @@ class Status:
     """Why this worker is a straggler; "" if it is not."""
     network: str
     """Why the network limits the training; "" if it does not."""
+    links: tuple[Link, ...]
+    """The measured links of the ring; () if they were not measured."""
     gate_waits: int
     gate_wait_seconds: float
     """How often, and how long in total, it has waited for the others."""
@@ -131,11 +137,20 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         checkpoint_seconds=max(0.0, now - saved) if saved else None,
         slow=_text(command, "slow") if word == "training" else "",
         network=_text(command, "network") if word == "training" else "",
+        links=_links(folder / NETWORK_FILE),
         gate_waits=_count(state, "waits") or 0,
         gate_wait_seconds=_number(state, "waited_seconds"),
         last_line=escaped(_read(folder / LINE_FILE).decode(errors="replace")),
         is_alive=is_alive,
     )
+
+
+def _links(file: Path) -> tuple[Link, ...]:
+    """Return the links in a file; () if there are none."""
+    try:
+        return tuple(map(read_link, json.loads(_read(file, LARGEST_NETWORK))))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ()
 
 
 def _members(file: Path) -> Mapping[str, Any]:
@@ -147,14 +162,14 @@ def _members(file: Path) -> Mapping[str, Any]:
     return members if isinstance(members, dict) else {}
 
 
-def _read(file: Path) -> bytes:
+def _read(file: Path, largest: int = LARGEST) -> bytes:
     """Return a file's bytes, b"" if it does not exist; a pipe in its place does not block."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return b""
     try:
-        return os.read(opened, LARGEST)
+        return os.read(opened, largest)
     except OSError:
         return b""
     finally:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from entrypoint.errors import STDOUT, say, write_all
+from entrypoint.network.link import in_a_line
 from entrypoint.status.places import places
 from entrypoint.status.reading import Status, read_all
 
@@ -47,6 +48,7 @@ def as_text(status: Status) -> str:
         "restarts": str(status.restarts),
         "slow": status.slow,
         "network": status.network,
+        "links": in_a_line(status.links) if status.links else "",
         "last line": status.last_line,
         "unhealthy": status.trouble,
     }
@@ -63,11 +65,12 @@ def as_json(status: Status) -> str:
         "slow": bool(status.slow),
         "slow_reason": status.slow,
         "network_reason": status.network,
+        "network_links": [link.members for link in status.links],
         "gate_wait_seconds": round(status.gate_wait_seconds, 1),
         "healthy": not status.trouble,
         "trouble": status.trouble,
     }
-    for internal in ("late_seconds", "is_alive", "network"):
+    for internal in ("late_seconds", "is_alive", "network", "links"):
         del members[internal]
     return json.dumps(members) + "\n"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
+from entrypoint.network.link import Link
 from entrypoint.rendezvous.commands.group import Group, Waiting
 from entrypoint.rendezvous.gate import released
 from entrypoint.rendezvous.generations import Generations
@@ -39,6 +40,8 @@ class Player:
         self.news: list[list[str]] = []
         """Who waits to be taken in, whenever the command was told."""
         self.prolonged: list[str] = []
+        self.links: Sequence[Link] | None = None
+        """The measured links of its first ring."""
         self.is_waiting = False
         self.seen = options.pop("seen", None) or Generations()
         self.group: Group | None = None
@@ -151,7 +154,11 @@ class Player:
             network=MemoryNetwork(self.play.space, self.host),
             fewer=self._fewer,
             most_losses=options.get("most_losses", 9),
+            note_network=self._note_network,
         )
+
+    def _note_network(self, links: Sequence[Link]) -> None:
+        self.links = links
 
     def _say(self, level: str, line: str) -> None:
         self.lines.append(f"{level} {line}")

@@ -75,6 +75,21 @@ def record(folder, seconds=100.0):
         file.scalars({"speed/examples_per_second": step, "learning_rate": 1 / step}, step)
 
 
+def test_it_says_when_and_why_the_network_was_the_limit(run):
+    folder = run()
+    record(folder / "worker-0")
+    with (folder / "worker-0/events.jsonl").open("a") as file:
+        for time, reason in ((40.0, f"the network is the limit: {NASTY}"), (70.0, "")):
+            file.write(json.dumps({"time": time, "network": reason}) + "\n")
+    text = page_of(folder)
+    page = Page(text)
+    assert NASTY not in text
+    assert "3 starts, ends and other events" in page.text
+    assert re.search(r"40 s\s*worker-0\s*network\s*the network is the limit", page.text)
+    assert re.search(r"70 s\s*worker-0\s*network\s*no longer the limit", page.text)
+    assert f"The network is the limit: {NASTY}." in page.text  # below where the time went
+
+
 def test_it_has_every_curve_the_timeline_and_where_the_time_went(run):
     folder = run()
     for worker in ("worker-0", "worker-1"):

@@ -308,15 +308,21 @@ def test_a_start_says_what_came_before_it(run, board):
     assert waited in rows
 
 
-def test_why_a_worker_is_slow_is_a_text_at_its_step(callback, tmp_path):
+@pytest.mark.parametrize(
+    ("tag", "otherwise"),
+    [("slow", "no longer holds the others up"), ("network", "no longer the limit")],
+)
+def test_why_a_worker_or_the_network_is_slow_is_a_text_at_its_step(
+    callback, tmp_path, tag, otherwise
+):
     reasons = ["", "", "it is 60 %", "it is 70 %", "", ""]
-    _, call = callback(is_chief=False, slow=lambda: reasons[0])
+    _, call = callback(is_chief=False, **{tag: lambda: reasons[0]})
     while len(reasons) > 1:
         del reasons[0]
         call({"loss": 1.0})
-    assert [(step, text.item().decode()) for step, text in read(tmp_path)["slow"]] == [
+    assert [(step, text.item().decode()) for step, text in read(tmp_path)[tag]] == [
         (60, "it is 60 %"),
-        (80, "no longer holds the others up"),
+        (80, otherwise),
     ]
 
 

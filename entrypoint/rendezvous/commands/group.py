@@ -9,11 +9,21 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from entrypoint.cluster.spec import Task
-from entrypoint.log import Say
+from entrypoint.log import DEBUG, Say, shared_level
+from entrypoint.network.link import in_a_line
+from entrypoint.network.protocol import AT_A_START
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.gate import linked, meet
 from entrypoint.rendezvous.generations import Generations
-from entrypoint.rendezvous.outcome import WENT_AHEAD, Meeting, PortClosedError, PortTakenError, Ring
+from entrypoint.rendezvous.measured import measured_links
+from entrypoint.rendezvous.outcome import (
+    WENT_AHEAD,
+    Meeting,
+    PeersMissingError,
+    PortClosedError,
+    PortTakenError,
+    Ring,
+)
 from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
 from entrypoint.rendezvous.suspects import Suspects
 from entrypoint.rendezvous.terms import Terms
@@ -59,6 +69,7 @@ class Group:
         limit = terms.timeout_seconds if waiting else terms.start_seconds
         self._terms = replace(terms, timeout_seconds=limit, suspects=self._suspects, asks=True)
         self._ring: Ring | None = None
+        self._is_measured = False
 
     async def ring(self) -> Ring:
         """Return this worker's part of the next ring.
@@ -66,7 +77,7 @@ class Group:
         Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. If it is
         cancelled, it leaves nothing behind.
         """
-        self._ring = None
+        self._drop()
         with self._waiting() as waiting:
             terms = self._now()
             if waiting:
@@ -77,6 +88,32 @@ class Group:
         self._suspects.note_ring(ring.positions)
         self._ring, self._comes_late = ring, False
         return ring
+
+    def _drop(self) -> None:
+        """Forget the present ring."""
+        for connection in (self._ring and self._ring.probes) or ():
+            connection.close()
+        self._ring = None
+
+    async def measure_network(self) -> None:
+        """Measure the network of the first ring, and log it: while the command starts.
+
+        It does nothing in later rings, whose workers are to train again as soon as possible.
+        """
+        ring, terms = self._ring, self._terms
+        if ring is None:
+            return
+        self._is_measured = True
+        if ring.probes is None:
+            return
+        await asyncio.sleep(terms.timing.measure_seconds)
+        try:
+            links = await measured_links(ring, ring.probes, terms.spec.members, AT_A_START)
+        except PeersMissingError as error:
+            terms.say(DEBUG, f"the network was not measured: {error}")
+            return
+        terms.note_network(links)
+        terms.say(shared_level(is_chief=ring.rank == 0), f"network: {in_a_line(links)}")
 
     async def receive_latecomers(self, note: Note) -> None:
         """Receive workers that come while worker 0's ring trains without them, until cancelled."""
@@ -118,6 +155,7 @@ class Group:
             generation=self._seen.newest,
             ring_size=self._seen.size,
             were_together=self._suspects.is_starting and not self._went_ahead,
+            measures=not self._is_measured,
         )
 
     def _waiting(self) -> AbstractContextManager[Waiting | None]:

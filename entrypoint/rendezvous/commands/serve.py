@@ -7,7 +7,7 @@ import contextlib
 import functools
 import json
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 from entrypoint.cluster.spec import Task
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError
@@ -20,6 +20,7 @@ LONGEST_ASK = 4096
 RING = "ring"
 SIGN_SECONDS = 10.0
 """Between signs of life while a ring forms. The command gives up after six of these intervals."""
+UNMEASURED, NO_OTHERS = "the network cannot be measured", "no other worker can join"
 ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
 
 
@@ -27,19 +28,23 @@ def serve(asks: socket.socket, group: Group) -> None:
     """Answer the command's requests until it has ended."""
     while ask := asks.recv(LONGEST_ASK):
         asyncio.run(_answer(asks, ask, group))
-        asyncio.run(_receive_latecomers(asks, group))
+        asyncio.run(_until_it_asks(asks, group.measure_network(), group, UNMEASURED))
+        receiving = group.receive_latecomers(functools.partial(_tell_of, asks))
+        asyncio.run(_until_it_asks(asks, receiving, group, NO_OTHERS))
 
 
-async def _receive_latecomers(asks: socket.socket, group: Group) -> None:
-    """Tell the command which workers have come, until it sends a request or ends."""
-    receiving = asyncio.create_task(group.receive_latecomers(functools.partial(_tell_of, asks)))
+async def _until_it_asks(
+    asks: socket.socket, work: Coroutine[None, None, None], group: Group, failed: str
+) -> None:
+    """Do work until the command sends a request or ends; if the work fails, warn."""
+    working = asyncio.create_task(work)
     saying = asyncio.create_task(_readable(asks))
-    await asyncio.wait({receiving, saying}, return_when=asyncio.FIRST_COMPLETED)
-    if receiving.done() and (error := receiving.exception()):
-        group.warn(f"no other worker can join: {error}")
-    for task in (receiving, saying):
+    await asyncio.wait({working, saying}, return_when=asyncio.FIRST_COMPLETED)
+    if working.done() and (error := working.exception()):
+        group.warn(f"{failed}: {error}")
+    for task in (working, saying):
         task.cancel()
-    await asyncio.gather(receiving, saying, return_exceptions=True)
+    await asyncio.gather(working, saying, return_exceptions=True)
 
 
 def _tell_of(asks: socket.socket, tasks: Sequence[Task]) -> None:

@@ -54,7 +54,7 @@ class ChiefRole:
 
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
         is_neighbour = hello.kind == JOIN
-        receive = self._circles.links.receive if is_neighbour else self._check_ins.receive
+        receive = self._circles.neighbours.receive if is_neighbour else self._check_ins.receive
         await receive(connection, hello, settle)
 
     async def decide(self) -> Exception | None:

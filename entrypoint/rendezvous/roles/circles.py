@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.outcome import Ring, no_ring
-from entrypoint.rendezvous.roles.links import Circle, Links
+from entrypoint.rendezvous.roles.links import Circle
+from entrypoint.rendezvous.roles.neighbours import Neighbours
 from entrypoint.rendezvous.roles.session import Session
 from entrypoint.rendezvous.transport.messages import (
     AGAIN,
@@ -28,7 +29,7 @@ class Circles:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self.links = Links(attempt)
+        self.neighbours = Neighbours(attempt)
         self.failures = 0
         """The number of failed attempts."""
         self.trouble = ""
@@ -39,20 +40,21 @@ class Circles:
         """Have all workers connect with their neighbours; return the ring, or None on failure."""
         attempt, seconds = self._attempt, self._attempt.timing.link_seconds
         self._last = self._next_generation(sessions)
-        circle = Circle(attempt.meeting.identity, self._last, positions)
+        measures = attempt.terms.measures
+        circle = Circle(attempt.meeting.identity, self._last, positions, measures)
         self._note_meeting(positions)
         named = attempt.meeting.positions  # an empty list means all of them: lists may be long
-        wanted = {"generation": circle.generation, "positions": list(named)}
+        wanted = {"generation": self._last, "positions": list(named), "measures": measures}
         patient = seconds + attempt.timing.alive_seconds
         asking = [asyncio.create_task(one.ask(LINK, patient, wanted)) for one in sessions]
-        own = await self.links.connect(circle, seconds)
+        own = await self.neighbours.connect(circle, seconds)
         answers = await asyncio.gather(*asking)
         troubles = {str(attempt.me.task): own} if own else {}
         for session, answer in zip(sessions, answers, strict=True):
             if missing := _missing(answer):
                 troubles[str(session.member.task)] = missing
         if not troubles:
-            return self.links.hand_over()
+            return self.neighbours.hand_over()
         await self._try_again(positions, sessions, troubles)
         return None
 
@@ -61,7 +63,7 @@ class Circles:
     ) -> None:
         """Have all workers give up their connections; note which could not connect."""
         attempt = self._attempt
-        self.links.drop()
+        self.neighbours.drop()
         await asyncio.gather(*(session.send(Message(AGAIN)) for session in sessions))
         told = no_ring(troubles)  # bounded: each member has to read it in a STATUS
         if told != self.trouble:

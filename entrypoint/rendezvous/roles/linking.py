@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from entrypoint.errors import escaped, shortened
 from entrypoint.rendezvous.attempt import Attempt
-from entrypoint.rendezvous.roles.links import Circle, Links
+from entrypoint.rendezvous.roles.links import Circle
+from entrypoint.rendezvous.roles.neighbours import Neighbours
 from entrypoint.rendezvous.transport.connection import Connection
 from entrypoint.rendezvous.transport.messages import LINK, LONGEST_TEXT, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
@@ -18,7 +19,7 @@ class Linking:
     """The neighbours that worker 0 named last, if any."""
 
     def __init__(self, attempt: Attempt) -> None:
-        self._attempt, self.links = attempt, Links(attempt)
+        self._attempt, self.neighbours = attempt, Neighbours(attempt)
         self._task: asyncio.Task[None] | None = None
 
     def start(self, connection: Connection, message: Message) -> None:
@@ -30,19 +31,20 @@ class Linking:
         self.stop()
         note_positions(attempt, message)
         positions = attempt.meeting.positions or attempt.terms.everyone
-        circle = Circle(attempt.meeting.identity, generation, positions)
+        measures = message.fields.get("measures") is True
+        circle = Circle(attempt.meeting.identity, generation, positions, measures)
         self._task = asyncio.create_task(self._connect(connection, circle, number))
 
     async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
         """Connect with the neighbours, and report missing ones to the chief."""
-        missing = await self.links.connect(circle, self._attempt.timing.link_seconds)
+        missing = await self.neighbours.connect(circle, self._attempt.timing.link_seconds)
         with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
             fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
             await connection.send(Message(LINK, fields))
 
     def stop(self) -> None:
         """Give up the connections."""
-        self.links.drop()
+        self.neighbours.drop()
         if self._task:
             self._task.cancel()
         self._task = None
@@ -51,7 +53,7 @@ class Linking:
         """Take the ring. Raises PeerError if there is none."""
         if not (self._task and self._task.done()):
             raise PeerError(NO_MESSAGE)
-        self._attempt.ring = self.links.hand_over()
+        self._attempt.ring = self.neighbours.hand_over()
 
 
 def note_positions(attempt: Attempt, message: Message) -> None:

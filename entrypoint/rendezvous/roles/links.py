@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 from dataclasses import dataclass
 
 from entrypoint.cluster.spec import Member
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.facts import Card
-from entrypoint.rendezvous.outcome import Ring, with_reasons
+from entrypoint.rendezvous.outcome import with_reasons
 from entrypoint.rendezvous.transport.connection import Connection, Dialer
 from entrypoint.rendezvous.transport.listener import Settle
 from entrypoint.rendezvous.transport.messages import CARD, JOIN, LONGEST_TEXT, REFUSE, Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 
 NOT_CONNECTED = "has not connected"
+RING, PROBE = "ring", "probe"
+"""The purposes of a connection: for the command, or for measuring the network."""
 ANOTHER = "is not from the same meeting: one of the two was started again since"
 
 
@@ -28,13 +31,15 @@ class Circle:
     generation: int
     positions: tuple[int, ...]
     """The places in the list of all workers, ascending."""
+    measures: bool = False
+    """Whether the network between its members is measured."""
 
 
 class Links:
-    """This worker's connections with its neighbours, as far as they exist."""
+    """This worker's connections with its neighbours for one purpose, as far as they exist."""
 
-    def __init__(self, attempt: Attempt) -> None:
-        terms, self._attempt = attempt.terms, attempt
+    def __init__(self, attempt: Attempt, purpose: str) -> None:
+        terms, self._attempt, self._purpose = attempt.terms, attempt, purpose
         connector = terms.network.connector(attempt.timing, asks_again=True)
         self._dialer = Dialer(connector, terms.token, attempt.timing)
         self._circle: Circle | None = None
@@ -57,15 +62,18 @@ class Links:
                 await self._news.wait_for(lambda: self._left and self._right)
         return with_reasons(self._missing(circle))
 
-    def hand_over(self) -> Ring:
-        """Hand over both connections."""
-        circle, left, right = self._circle, self._left, self._right
-        if circle is None or left is None or right is None:
+    @property
+    def are_complete(self) -> bool:
+        """Whether both neighbours are connected."""
+        return bool(self._left and self._right)
+
+    def hand_over(self) -> tuple[socket.socket, socket.socket]:
+        """Hand over both connections, the left one first."""
+        if not (self._left and self._right):
             raise PeerError(NO_MESSAGE)
-        rank = circle.positions.index(self._attempt.place)
-        pair = left.hand_over(), right.hand_over()
+        pair = self._left.hand_over(), self._right.hand_over()
         self.drop()
-        return Ring(rank, len(circle.positions), circle.generation, circle.positions, *pair)
+        return pair
 
     def drop(self) -> None:
         """Close the connections, unless they were handed over."""
@@ -134,6 +142,7 @@ class Links:
         """Introduce this worker to its right neighbour. Raises PeerError unless that agrees."""
         card = self._attempt.card.message(JOIN)
         fields = {"meeting": circle.meeting, "generation": circle.generation}
+        fields |= {"purpose": self._purpose}
         message = Message(JOIN, {**card.fields, **fields})
         answer = await connection.ask(message, self._attempt.timing.message_seconds)
         if answer.kind == REFUSE:

@@ -139,7 +139,7 @@ class MemberRole:
     async def _receive(self, connection: Connection, hello: Message, settle: Settle) -> None:
         """Answer a connection: the chief, a neighbour, or a worker that dialled by mistake."""
         if hello.kind == JOIN:
-            await self._linking.links.receive(connection, hello, settle)
+            await self._linking.neighbours.receive(connection, hello, settle)
             return
         card = Card.read(hello)
         await connection.send(self._attempt.answer_card())

@@ -47,6 +47,9 @@ class Timing:
     """Between the first contradiction and the end, so that all workers get all contradictions."""
     link_seconds: float = 10.0
     """For connecting neighbours, once all workers are here."""
+    measure_seconds: float = 1.0
+    """Between a ring's start and the measurement of its network. The commands agree first, and then
+    compile their first step, while the network is idle."""
     release_seconds: float = 2.0
     """For the acknowledgement of a release; after it, nobody waits any longer."""
 

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from benchmarks.cost.measured import fitted, predicted
-from benchmarks.cost.model import (
+from benchmarks.cost.two_levels import two_levels_seconds
+from cluster_trainer.collectives.ring import ring as ring_module
+from cluster_trainer.collectives.ring import streams
+from entrypoint.network import cost
+from entrypoint.network.cost import (
     Costs,
     Network,
     share_of_ideal,
     sum_seconds,
-    two_levels_seconds,
     way_of,
 )
-from cluster_trainer.collectives.ring import ring as ring_module
 from harness.rings import on_all, rings
 
 COSTS = Costs(sum=2e-5, hop=5e-5, near_byte=4e-10, far_byte=8e-10, rounded=6e-10)
@@ -53,6 +55,10 @@ def test_as_many_hops_and_bytes_as_the_ring_sends(sent, workers, count, bfloat16
     for _, parts in sent:
         assert len(parts) == way.hops
         assert sum(parts) == pytest.approx(way.bytes, abs=4 * workers)
+
+
+def test_it_has_the_rings_own_numbers():
+    assert (cost.SMALL_BYTES, cost.GRAIN) == (ring_module.SMALL_BYTES, streams.GRAIN)
 
 
 def test_one_worker_sums_nothing():

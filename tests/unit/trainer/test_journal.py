@@ -39,6 +39,18 @@ def test_without_an_entrypoint_there_is_nothing_to_take_over(tmp_path):
     assert not (tmp_path / FILE).exists()
 
 
+def test_why_the_network_is_the_limit_is_a_line_without_a_state(tmp_path):
+    journal = Journal(tmp_path).of_fit("fit-1")
+    journal.network("sums take 60% of the time")
+    journal.network("")
+    lines = read(tmp_path / FILE)
+    assert [(one["network"], one["fit"]) for one in lines] == [
+        ("sums take 60% of the time", "fit-1"),
+        ("", "fit-1"),
+    ]
+    assert not [one for one in lines if "state" in one]
+
+
 def test_an_epochs_seconds_are_a_line_without_a_state(tmp_path):
     Journal(tmp_path).epoch(2, 46, {"calls": 1.23456789})
     line = json.loads((tmp_path / FILE).read_text())

@@ -1,6 +1,14 @@
 """From a worker's events to what a report draws of its time."""
 
-from cluster_trainer.report.timeline import Mark, Span, epoch_seconds, line_of, waits_for_others
+from cluster_trainer.report.timeline import (
+    Mark,
+    Span,
+    epoch_seconds,
+    line_of,
+    network_limit,
+    network_marks,
+    waits_for_others,
+)
 
 ENTRYPOINT = {"by": "entrypoint", "restarts": 0}
 
@@ -106,3 +114,19 @@ def test_what_workers_have_waited_is_compared_in_each_epoch_of_each_fit():
         return [{"time": 1, "fit": n, "epoch": 1, "seconds": {"sums": one}} for n, one in fits]
 
     assert waits_for_others([events(5.0, 1.0), events(1.0, 5.0)]) == [4.0, 4.0]
+
+
+def test_the_network_is_marked_where_it_becomes_the_limit_and_where_it_no_longer_is():
+    events = [
+        at(0, "training"),
+        {"time": 40.0, "network": "sums take 60% of the time"},
+        {"time": 70.0, "network": ""},
+        {"time": 80.0, "network": None},
+    ]
+    assert [(mark.time, mark.text) for mark in network_marks(events)] == [
+        (40, "sums take 60% of the time"),
+        (70, "no longer the limit"),
+    ]
+    assert kinds(line_of(events)) == [("silent", 0)]  # they are no states of a worker
+    assert network_limit(events) == "sums take 60% of the time"
+    assert network_limit(events[:1]) == ""

@@ -60,7 +60,13 @@ def callbacks_of(
         report=records.report,
     )
     start = (lambda: kept.beginning) if records.is_told else None
-    timeline = Timeline(records.book, lambda: kept.place, kept.seconds_held_up, start)
+    timeline = Timeline(
+        records.book,
+        lambda: kept.place,
+        kept.seconds_held_up,
+        start,
+        network=lambda: kept.network.reason,
+    )
     return [metrics, timeline, *_boards(records, model, kept), *_profiles(records, kept)]
 
 
@@ -78,6 +84,7 @@ def _boards(records: Records, model: keras.Model, kept: KeptFit) -> list[TensorB
         histograms=job.config.tensorboard == "histograms",
         at_work=lambda: kept.pace.busy,
         slow=lambda: f"{job.task.name} {kept.pace.reason}" if kept.pace.reason else "",
+        network=lambda: kept.network.reason,
     )
     return [TensorBoard(records.folder / FOLDER, shown)]
 

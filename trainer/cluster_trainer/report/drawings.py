@@ -17,6 +17,7 @@ from cluster_trainer.report.timeline import (
     WAITING,
     WorkerTime,
     epoch_seconds,
+    network_limit,
     waits_for_others,
 )
 from cluster_trainer.results.metrics_file import COUNTS
@@ -195,6 +196,8 @@ def seconds_of(
     note = "The rest: callbacks, and agreeing with the other workers after each call."
     if missing:
         note += f" Input and waiting within steps: {NOT_RECORDED} ({', '.join(missing)})."
+    if limit := network_limit(run.chief.events):
+        note += f" {limit[:1].upper()}{limit[1:]}."
     return Drawing(title, svg, note=note), [("", parts_of_all), *rows]
 
 

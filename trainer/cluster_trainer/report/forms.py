@@ -82,6 +82,7 @@ class _Event(TypedDict, total=False):
     epoch: Count | None
     step: Count | None
     seconds: dict[str, Seconds] | None
+    network: str | None
 
 
 class _Cluster(TypedDict):

@@ -15,7 +15,14 @@ from cluster_trainer.report.given_to_fits import Rows, begun, begun_of_all, cell
 from cluster_trainer.report.reading import NOT_RECORDED, Json
 from cluster_trainer.report.repeat_command import again, differs_from_default
 from cluster_trainer.report.run import RecordedRun, Worker
-from cluster_trainer.report.timeline import DONE, ENDS, SILENT, WorkerTime, line_of
+from cluster_trainer.report.timeline import (
+    DONE,
+    ENDS,
+    SILENT,
+    WorkerTime,
+    line_of,
+    network_marks,
+)
 from cluster_trainer.results.metrics_file import COUNTS
 
 HERE = Path(__file__).parent
@@ -167,7 +174,7 @@ def _part_of(run: RecordedRun, name: str) -> Json:
     marks = [
         (mark.time - (run.began or 0), worker.name, mark)
         for worker, line in zip(run.workers, lines, strict=True)
-        for mark in line.marks
+        for mark in (*line.marks, *network_marks(worker.events))
     ]
     found = run.chief.predicted
     return {

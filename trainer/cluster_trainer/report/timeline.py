@@ -10,6 +10,7 @@ DONE, STOPPED, FAILED, RESTARTING = "done", "stopped", "failed", "restarting"
 ENDS = (DONE, STOPPED, FAILED)
 STARTING, WAITING = "starting", "waiting"
 KILLED, RESUMED, SILENT = "killed", "resumed", "silent"
+NETWORK = "network"
 PASSED = "are here and agree"
 MAX_SPANS = 600
 Event = Mapping[str, Any]
@@ -35,7 +36,7 @@ class Mark:
 
     Attributes:
         time: in seconds since 1970.
-        kind: done, stopped, failed, restarting, killed, resumed or silent.
+        kind: done, stopped, failed, restarting, killed, resumed, silent or network.
         text: details.
     """
 
@@ -85,6 +86,21 @@ def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Wor
             )
         spans.append(Span(event["time"], end, event["state"]))
     return WorkerTime(_merged(spans), marks)
+
+
+def network_marks(events: Iterable[Event]) -> list[Mark]:
+    """Return when the network became the limit of the speed, why, and when it no longer was."""
+    return [
+        Mark(event["time"], NETWORK, event[NETWORK] or "no longer the limit")
+        for event in events
+        if isinstance(event.get(NETWORK), str)
+    ]
+
+
+def network_limit(events: Iterable[Event]) -> str:
+    """Return why the network last was the limit; "" if it never was."""
+    reasons = [event.get(NETWORK) for event in events]
+    return next((str(reason) for reason in reversed(reasons) if reason), "")
 
 
 def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:

@@ -4,8 +4,9 @@ It has one object per line. `time` is in seconds since 1970, by the worker's clo
 worker's state from then on: waiting (for the others, at the gate), starting, training, evaluating,
 saving, restarting, stopping, and at the end done, stopped or failed. Lines `by` the entrypoint are
 copied from its notes (EVENTS_FILE) when the trainer starts. A line with `seconds` instead of a
-state shows how the time of an epoch was spent. In a script that calls Keras's own `fit`, `fit`
-names the fit of a line, `fit-1` the first; a line without it is about the script.
+state shows how the time of an epoch was spent. A line with `network` tells why the network limits
+training from then on; if the text is empty, it no longer does. In a script that calls Keras's own
+`fit`, `fit` names the fit of a line, `fit-1` the first; a line without it is about the script.
 """
 
 import json
@@ -49,6 +50,10 @@ class Journal:
         rounded = {name: round(value, 4) for name, value in seconds.items()}
         place = {"time": time.time(), "epoch": epoch, "step": step}
         self._add({**place, "seconds": rounded, **self._of})
+
+    def network(self, reason: str) -> None:
+        """Note why the network limits training from now on; "" if it no longer does."""
+        self._add({"time": time.time(), "network": reason, **self._of})
 
     def of_fit(self, name: str) -> "Journal":
         """Return a journal in the same file whose lines are about one fit of a script."""

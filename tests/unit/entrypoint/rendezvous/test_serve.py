@@ -115,6 +115,26 @@ def test_neighbours_are_connected_and_nothing_listens_before_and_after(cluster, 
     close(rings)
 
 
+def test_the_network_is_measured_while_the_command_starts(cluster, worker):
+    three, noted = cluster(3), [[], [], []]
+    timing = replace(QUICK, silent_seconds=5.0, measure_seconds=0.05)
+    workers = [
+        worker(three, rank, timing=timing, note_network=noted[rank].extend) for rank in range(3)
+    ]
+    rings = [one.result(LONG_SECONDS) for one in [one.ask() for one in workers]]
+    check_circle(rings)
+    for one in workers:
+        one.wait_for(" network: ")
+    assert [line.split()[0] for one in workers for line in one.lines if " network: " in line] == [
+        *("INFO", "DEBUG", "DEBUG")
+    ]
+    names = [f"worker-{rank} -> worker-{(rank + 1) % 3}" for rank in range(3)]
+    assert [[link.name for link in links] for links in noted] == [names] * 3
+    assert all(link.bits_per_second > 0 for link in noted[0])
+    check_circle(rings)  # nothing of it got into the ring
+    close(rings)
+
+
 def test_a_long_wait_is_known_to_be_none_for_a_dead_entrypoint(cluster, worker, monkeypatch):
     monkeypatch.setattr(module, "SIGN_SECONDS", 0.1)
     monkeypatch.setattr(neighbours, "SILENT_SECONDS", 1)

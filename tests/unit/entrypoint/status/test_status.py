@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.network.link import Link, read_link
 from entrypoint.proc import this_boot
 from entrypoint.status import places as places_module
 from entrypoint.status import show
 from entrypoint.status.board import Board
 from entrypoint.status.places import folders, places
-from entrypoint.status.reading import COMMAND_FILE, Status, read_all
+from entrypoint.status.reading import COMMAND_FILE, NETWORK_FILE, Status, read_all
 from harness.ports import free_ports
 from harness.waiting import wait_until
 
@@ -253,6 +254,30 @@ def test_what_a_command_tells_of_its_speed_and_checkpoints_is_shown(
     assert members["network_reason"] == "the network is the limit"
     assert (members["gate_waits"], members["gate_wait_seconds"]) == (2, 3.5)
     assert re.search(r"^slow +throttled$", shown()[1], re.MULTILINE)
+
+
+def test_the_measured_network_is_shown(board: Board, shown: Callable) -> None:
+    board.note_start("running", 0)
+    assert json.loads(shown("--json")[1])["network_links"] == []
+    links = [
+        Link("worker-0", "worker-1", 0.0003, 9.1e9),
+        Link("worker-1", "worker-0", 0.0003, 0.94e9),
+    ]
+    board.note_network(links)
+    board.note_start("running", 1)
+    assert [read_link(one) for one in json.loads(shown("--json")[1])["network_links"]] == links
+    assert re.search(r"^links +0.3 ms, .*worker-1 -> worker-0", shown()[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "7", "[7]", "[{}]", '[{"from": 1}]', '{"from": "a"}', "[" * 9999]
+)
+def test_nonsense_in_place_of_the_network_is_no_trouble(
+    board: Board, shown: Callable, text: str
+) -> None:
+    board.note_start("running", 0)
+    (board.folder / NETWORK_FILE).write_text(text)
+    assert json.loads(shown("--json")[1])["network_links"] == []
 
 
 def test_what_lasts_much_longer_than_it_may_is_not_healthy(board: Board, shown: Callable) -> None:

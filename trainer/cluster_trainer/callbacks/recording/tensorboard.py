@@ -44,6 +44,7 @@ class Shown:
         at_work: tells for which part of the time this worker did not wait for the others; None:
             nobody knows.
         slow: returns why this worker is a straggler; "" if it is not.
+        network: returns why the network limits training; "" if it does not.
     """
 
     place: Callable[[], Place]
@@ -55,6 +56,7 @@ class Shown:
     histograms: bool = False
     at_work: Callable[[], float | None] = lambda: None
     slow: Callable[[], str] = lambda: ""
+    network: Callable[[], str] = lambda: ""
 
 
 class TensorBoard(keras.callbacks.Callback):
@@ -82,7 +84,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._waits: Mapping[str, float] = {}  # until then
         self._began = self._step = 0  # the step at the start, and at the last write
         self._saved: dict[str, int] = {}
-        self._slow = ""
+        self._reasons: dict[str, str] = {}  # tag -> the text that holds at present
         self._logs: Mapping[str, Any] | None = None  # of a call that is over
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -135,7 +137,8 @@ class TensorBoard(keras.callbacks.Callback):
         own = self._own = self._own or self._begin()
         own.scalars(values, step)
         self._write_checkpoints(own)
-        self._write_slow(own, step)
+        self._write_reason("slow", self._shown.slow(), "no longer holds the others up", step)
+        self._write_reason("network", self._shown.network(), "no longer the limit", step)
         self._written, self._step, self._seconds = now, step, 0.0
 
     def _begin(self) -> EventFile:
@@ -178,10 +181,11 @@ class TensorBoard(keras.callbacks.Callback):
                 file.scalars({f"checkpoints/{name}": seconds}, step)
                 self._saved[name] = step
 
-    def _write_slow(self, file: EventFile, step: int) -> None:
-        before, self._slow = self._slow, self._shown.slow()
-        if bool(self._slow) != bool(before):
-            file.text("slow", self._slow or "no longer holds the others up", step)
+    def _write_reason(self, tag: str, reason: str, otherwise: str, step: int) -> None:
+        """Write a reason when it begins to hold, and `otherwise` when it no longer does."""
+        before, self._reasons[tag] = self._reasons.get(tag, ""), reason
+        if self._own and bool(reason) != bool(before):
+            self._own.text(tag, reason or otherwise, step)
 
     def _write_epoch(self, part: str, values: Mapping[str, float], step: int) -> None:
         if values:

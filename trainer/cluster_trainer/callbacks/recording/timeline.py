@@ -1,4 +1,4 @@
-"""Records when a fit trains and evaluates, and where the time of each epoch goes."""
+"""Records when a fit trains and evaluates, and why its time goes where it does."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +19,9 @@ class Book(Protocol):
     def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
         """Note how the seconds of a finished epoch were spent."""
 
+    def network(self, reason: str) -> None:
+        """Note why the network limits training from now on; "" if it no longer does."""
+
 
 class Timeline(keras.callbacks.Callback):
     """Notes where training, evaluation and each epoch begin and end.
@@ -36,6 +39,7 @@ class Timeline(keras.callbacks.Callback):
         held_up: returns for how many seconds checkpoints have held up this fit.
         start: tells where a fit of a script begins, which is noted before its first epoch; that it
             is over is noted then, too. None: whoever starts the fit notes both.
+        network: returns why the network limits training; "" if it does not.
     """
 
     several_batches_a_call = True
@@ -46,9 +50,10 @@ class Timeline(keras.callbacks.Callback):
         place: Callable[[], Place],
         held_up: Callable[[], float],
         start: Callable[[], str] | None = None,
+        network: Callable[[], str] = lambda: "",
     ) -> None:
         super().__init__()
-        self._start = start
+        self._start, self._network, self._is_limited = start, network, False
         self._book, self._place, self._held_up = book, place, held_up
         self._epoch_began = self._call_began = self._test_began = 0.0
         self._held_up_before = 0.0
@@ -76,6 +81,7 @@ class Timeline(keras.callbacks.Callback):
         if not self._has_called:  # waits within the first call are a part of it
             self._waits = waits_of(self.model)
         self._has_called = True
+        self._note_network()
 
     def on_test_begin(self, logs: Any = None) -> None:
         self._test_began = time.monotonic()
@@ -95,6 +101,13 @@ class Timeline(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         if self._start and self._has_begun:
             self._book.note("running", "the fit is done")
+
+    def _note_network(self) -> None:
+        """Note when the network becomes the limit, and when it no longer is."""
+        reason = self._network()
+        if bool(reason) != self._is_limited:
+            self._book.network(reason)
+        self._is_limited = bool(reason)
 
     def _count_waits(self) -> None:
         if self._waits is None:  # no call yet: only the evaluation of the epoch was left
