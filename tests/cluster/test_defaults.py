@@ -162,8 +162,9 @@ def test_tensorboard_shows_each_run_once_and_each_workers_speed(defaults, board)
     assert {*tags} == own | {f"{place}-0/tensorboard/{part}" for part in ("train", "test")}
     for run in own:
         assert {"speed/examples_per_second", "speed/seconds_per_step"} <= {*tags[run]}
-    (start,) = board.ask("data/plugin/text/tags")[f"{place}-0/tensorboard"]
-    assert start == "starts/1"
+    # On a busy machine there may be texts about the network or a straggler, too.
+    texts = board.ask("data/plugin/text/tags")[f"{place}-0/tensorboard"]
+    assert [text for text in texts if text.startswith("starts/")] == ["starts/1"]
     assert "<title>TensorBoard</title>" in board.page()
 
 
