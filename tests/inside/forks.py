@@ -90,7 +90,7 @@ def _run(command, environ, output, folder, asks):
 def _code_of(command):
     """Run the command to its end, and return the exit code."""
     try:
-        _as_if_imported()
+        _as_if_imported(is_script=command[0] != "-m")
         if command[0] == "-m":
             sys.argv = command[1:]
             runpy.run_module(command[1], run_name="__main__", alter_sys=True)
@@ -109,13 +109,16 @@ def _code_of(command):
     return 0
 
 
-def _as_if_imported():
+def _as_if_imported(*, is_script):
     """Do what the import of TensorFlow and Keras does by the variables of a process."""
     import numpy as np  # noqa: PLC0415  as below: not in the process of the tests
 
     from cluster_trainer import hook  # noqa: PLC0415
+    from cluster_trainer.distribution.of_script import set_devices_of_script  # noqa: PLC0415
     from cluster_trainer.processors import threads_of_script  # noqa: PLC0415
 
     np.random.seed()  # noqa: NPY002  else all forks draw the same
     os.environ.update(threads_of_script(os.environ))
+    if is_script and any(os.environ.get(name) for name in hook.DEVICES):
+        set_devices_of_script(os.environ)
     hook.install()

@@ -159,8 +159,11 @@ ended(tf.reduce_sum(abs(w)))
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
+# The last batch is smaller, and divides among the workers in another proportion.
 for _ in zip(share(DATA), share(DATA)):
     assert step_context.is_shared() == (workers > 1)
+for _ in zip(share(DATA), share(DATA), share(DATA)):
+    pass
 assert not step_context.is_shared()
 try:
     for _ in zip(share(DATA), share(DATA.unbatch().batch(5))):

@@ -122,9 +122,7 @@ def test_fits_of_two_threads_are_kept_side_by_side(start):
     assert again.output.count("had ended after") == 2
 
 
-@pytest.mark.parametrize(
-    ("eagerly", "code"), [(False, 78), pytest.param(True, 0, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("eagerly", "code"), [(False, 78), (True, 0)])
 def test_a_process_that_was_forked_after_tensorflow_had_begun_is_refused(start, eagerly, code):
     """It lacks the threads that run compiled functions, and would hang without a word."""
     program = f"""

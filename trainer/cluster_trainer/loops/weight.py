@@ -48,7 +48,7 @@ class Passed:
         others = [one for one in self._weight.under_way if one is not self]
         for other in others:
             takes_turns = self._seen.get(id(other), other.number) < other.number
-            if takes_turns and not _are_equal(part, other.present):
+            if takes_turns and not self._leads(other) and not _are_equal(part, other.present):
                 raise ValueError(
                     "Two loops over `share` take turns, and this worker's shares of their batches "
                     "differ in size: it is not known which of the two weighs a gradient. Join the "
@@ -58,6 +58,11 @@ class Passed:
         self.present, self.number = part, self.number + 1
         self.total = Part(self.total.mine + part.mine, self.total.of_all + part.of_all)
         self._weight.set(part)
+
+    def _leads(self, other: "Passed") -> bool:
+        """Tell whether the other pass is still at its batch of the turn before, as `zip` reads."""
+        order = self._weight.under_way
+        return order.index(self) < order.index(other) and self.number == other.number
 
 
 def _are_equal(first: Part, second: Part | None) -> bool:
