@@ -375,7 +375,19 @@ def spectral_norm():
     return values(model)
 
 
+def sparse_inputs():
+    """The gradient has a row for each number that occurs in the batch, once."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((4,), sparse=True)
+    model = keras.Model(inputs, keras.layers.Dense(1, name="out")(inputs))
+    model.compile(keras.optimizers.Adam(0.1, clipnorm=1.0), "mse")
+    data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(np.maximum(X, 0)), Y)).batch(8)
+    model.fit(data, epochs=2, verbose=0)
+    return values(model)
+
+
 PROGRAMS = {
+    "sparse_inputs": sparse_inputs,
     "counts": counted,
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,

@@ -59,12 +59,33 @@ def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gra
     """Begin the sums of all replicas' gradients; return a function that waits for them."""
     present = [one for one in gradients if one is not None]
     wait = begin_sums(present, "training (gradients)", wire=group.gradients_wire())
+    ways = [_of_unique_rows if _has_unique_rows(one) else _of_same_rows for one in present]
 
     def sums() -> list[Gradient | None]:
-        found = iter(wait())
-        return [None if one is None else _of_same_rows(next(found)) for one in gradients]
+        found = (way(total) for way, total in zip(ways, wait(), strict=True))
+        return [None if one is None else next(found) for one in gradients]
 
     return sums
+
+
+def _has_unique_rows(gradient: Gradient) -> bool:
+    """Tell whether `tf.unique` makes a sparse gradient's rows, as the product of a sparse input.
+
+    On one device no row of the batch occurs twice then. An eager gradient does not tell.
+    """
+    if not isinstance(gradient, tf.IndexedSlices) or not hasattr(gradient.indices, "graph"):
+        return False
+    indices = gradient.indices
+    while indices.op.type in ("Cast", "Identity", "Reshape"):
+        indices = indices.op.inputs[0]
+    return indices.op.type in ("Unique", "UniqueV2") and indices.value_index == 0
+
+
+def _of_unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Return a sparse sum with each row once, which several replicas may have."""
+    indices, places = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(indices))
+    return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _of_same_rows(gradient: Gradient) -> Gradient:
