@@ -19,6 +19,7 @@ from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.comparison import A_STATE, Both, Outcome
 from cluster_trainer.engine.first_batch.due import Due
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
+from cluster_trainer.engine.first_batch.own_parts import has_own_parts
 from cluster_trainer.engine.first_batch.switches import positions
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.running import Watched
@@ -246,8 +247,60 @@ def kerass_circle():
     return network(odd=False), "sgd", "circle"
 
 
+def centred(rows):
+    return rows - ops.mean(rows, axis=0, keepdims=True)
+
+
+def after(*between, loss="sparse_categorical_crossentropy"):
+    """Return a function that makes a model of Keras's layers."""
+
+    def made():
+        model = keras.Sequential([keras.Input((6,)), *(one() for one in between)])
+        model.add(layers.Dense(3, "softmax"))
+        return model, "sgd", loss
+
+    return made
+
+
+def squared_mean(rows):
+    return ops.sum(ops.mean(rows, 0) ** 2)
+
+
+ALONG_THE_BATCH = {
+    "an activation": after(lambda: layers.Dense(4, activation=centred)),
+    "an activation within": after(
+        lambda: layers.Reshape((2, 3)),
+        lambda: layers.TimeDistributed(layers.Dense(4, activation=centred)),
+        layers.Flatten,
+    ),
+    "a regularizer": after(lambda: layers.Dense(4, activity_regularizer=squared_mean)),
+    "TensorFlow's": after(lambda: layers.Dense(4, activation=tf.math.cumsum)),
+    "an axis": after(lambda: layers.Softmax(axis=0)),
+    "an axis from the end": after(lambda: layers.UnitNormalization(axis=-2)),
+}
+"""Keras's layers that compare or add up the examples of a batch."""
+
+
+@pytest.mark.parametrize("name", ALONG_THE_BATCH)
+def test_keras_own_layers_count_if_they_may_compare_examples(name):
+    model, optimizer, loss = ALONG_THE_BATCH[name]()
+    model.compile(optimizer, loss)
+    assert has_own_parts(model)
+
+
+def test_so_does_a_loss_along_the_batch():
+    model, *_ = after()()
+    losses = [keras.losses.CategoricalCrossentropy(axis=axis) for axis in (0, -1)]
+    found = []
+    for loss in losses:
+        model.compile("sgd", loss)
+        found.append(has_own_parts(model))
+    assert found == [True, False]
+
+
 OTHERS = [
     *[contrastive, sum_of_state, kerass_circle],
+    *[ALONG_THE_BATCH[name] for name in ("an activation", "an axis")],
     *map(is_like_another, [divided_by_the_global_batch, masked_mean, contraction]),
 ]
 

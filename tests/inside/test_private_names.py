@@ -72,6 +72,9 @@ def examples_of_keras(k):
         "compiled_loss": lambda: k.compiled_loss(model).built,
         "compiled_metrics": lambda: k.compiled_metrics(model).built,
         "compile_config": lambda: k.compile_config(model).config["loss"] == "mse",
+        "options_of_loss": lambda: (
+            k.options_of_loss(keras.losses.CosineSimilarity(axis=1)) == {"axis": 1}
+        ),
         "user_losses": lambda: k.user_losses(model) == "mse",
         "user_metrics": lambda: k.user_metrics(model) == ["mae"],
         "function_of_metric": lambda: (

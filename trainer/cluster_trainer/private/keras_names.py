@@ -175,6 +175,11 @@ def user_losses(model: Any) -> Any:
     return getattr(compiled_loss(model), "_user_loss", None)
 
 
+def options_of_loss(loss: Any) -> dict[str, Any]:
+    """Return the arguments that an object of `keras.losses` passes to its function."""
+    return {**getattr(loss, "_fn_kwargs", {})}
+
+
 def user_metrics(model: Any) -> list[Any]:
     """Return the metrics as a user has given them to `compile`."""
     compiled = getattr(model, "_compile_metrics", None)

@@ -1,4 +1,7 @@
-"""Parts of a program that are not Keras's: only these may train differently on several replicas."""
+"""Parts of a program that may train differently on several replicas.
+
+Keras's own parts do not, but for those that compare or add up the examples of a batch.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +14,14 @@ from cluster_trainer.private import keras_names
 ACROSS_EXAMPLES = ("circle", "dice", "tversky")
 """Keras's own losses that are not a mean of the examples' losses, by their functions' names."""
 
+ACTIVATIONS = ("activation", "recurrent_activation")
+"""Attributes of layers with a function of a batch; those of `keras.activations` are of examples."""
+
+KERASS_ACTIVATIONS = keras.activations.relu.__module__.rpartition(".")[0]
+
+AXES = ("axis", "axes", "attention_axes")
+"""Attributes of layers with the axes that the layer computes over, or along."""
+
 METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
 """Of a model, which a script may replace on a single one."""
 
@@ -18,8 +29,9 @@ METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
 def has_own_parts(model: keras.Model) -> bool:
     """Tell whether a compiled model has a class, a function or an operation of the script's own.
 
-    An operation of `keras.ops` between Keras's layers counts, because it may contract the batch. So
-    do Keras's few losses that compare or add up examples, and metrics of the script's own.
+    These count, too, because they may compare or add up the examples of a batch: an operation of
+    `keras.ops` between Keras's layers, an activation that is not one of Keras's, a layer or a loss
+    of Keras's along the batch's axis, a few losses of Keras's, and metrics of the script's own.
     """
     return any(_own_parts(model)) or bool(own_metrics(model))
 
@@ -38,15 +50,48 @@ def _own_parts(model: Any) -> Iterator[bool]:
     yield any(name in vars(model) for name in METHODS)
     for layer in keras_names.layers_within(model):
         yield _is_own(layer) or isinstance(layer, keras.layers.Lambda)
+        yield any(callable(one) and _is_own(one) for one in vars(layer).values())
+        yield any(map(_is_unknown_activation, (getattr(layer, name, None) for name in ACTIVATIONS)))
+        yield _is_along_batch(layer)
     for operation in getattr(model, "operations", ()):
         yield not isinstance(operation, keras.Layer)
     for given in keras.tree.flatten(keras_names.user_losses(model)):
         if given is not None and given != "":
             loss = keras.losses.get(given)
+            yield _has_axis_of_batch(keras_names.options_of_loss(loss).get("axis", -1), None)
             loss = getattr(loss, "fn", loss)
             yield _is_own(loss) or getattr(loss, "__name__", "") in ACROSS_EXAMPLES
     optimizer = getattr(model, "optimizer", None)
     yield optimizer is not None and _is_own(getattr(optimizer, "inner_optimizer", optimizer))
+
+
+def _is_unknown_activation(function: Any) -> bool:
+    """Tell whether an activation is none of Keras's, so that it may take the whole batch."""
+    if function is None or isinstance(function, keras.Layer):
+        return False
+    return not getattr(function, "__module__", "").startswith(KERASS_ACTIVATIONS)
+
+
+def _is_along_batch(layer: Any) -> bool:
+    """Tell whether a layer of Keras's computes over the axis of the examples, or may do so."""
+    axes = [getattr(layer, name, None) for name in AXES]
+    return any(_has_axis_of_batch(one, _rank_of_input(layer)) for one in axes)
+
+
+def _has_axis_of_batch(axes: Any, rank: int | None) -> bool:
+    """Tell whether one of the axes is the first of a tensor; None: its rank is not known."""
+    known = [axis for axis in keras.tree.flatten(axes) if isinstance(axis, int)]
+    if rank is None:
+        return any(axis == 0 or axis < -1 for axis in known)
+    return any(axis % rank == 0 for axis in known)
+
+
+def _rank_of_input(layer: Any) -> int | None:
+    try:
+        first, *_ = keras.tree.flatten(layer.input)
+    except (AttributeError, ValueError):  # it has none, or several
+        return None
+    return len(first.shape) or None
 
 
 def _is_own(thing: Any) -> bool:
