@@ -30,7 +30,7 @@ class Worker:
     """One worker; a new process takes its place when it was killed."""
 
     def __init__(self, rank: int, size: int, folder: Path, command: list[str], **settings: str):
-        self.rank, self.folder, self._command = rank, folder, command
+        self.rank, self.folder, self.command = rank, folder, command
         hosts = [f"127.0.0.1:{4000 + index}" for index in range(size)]
         task = {"type": "worker", "index": rank}
         self._variables = {
@@ -53,7 +53,7 @@ class Worker:
         self.log = self.folder / f"log-{self.rank}-{self.starts}"
         with theirs:
             environ = os.environ | self._variables | variables
-            self.process = forks.start(self._command, environ, self.log, asks=theirs)
+            self.process = forks.start(self.command, environ, self.log, asks=theirs)
         self.starts, self.was_killed = self.starts + 1, False
 
     @property

@@ -28,7 +28,8 @@ def asked(monkeypatch):
         found.append(what)
         rows = gather(self, value, what=what)
         has_all = what != VARIABLES or found.count(VARIABLES) % 2 == 0  # without the optimizer's
-        return rows if has_all else [rows[0], bytes(len(rows[0]))]
+        half = len(rows[0]) // 2  # the digests of the variables, and of the script's files
+        return rows if has_all else [rows[0], bytes(half) + rows[0][half:]]
 
     monkeypatch.setattr(Rehearsal, "all_gather", all_gather)
     return found

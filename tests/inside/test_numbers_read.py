@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from cluster_trainer.checkpoints.resume import LAYERS_NUMBERS
+from cluster_trainer.fits.identity.compiled import training_described
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_one, of_parts
 
 ALPHA = 2.0
@@ -164,3 +166,49 @@ def stopping(sign, baseline=None):
     stop = keras.callbacks.EarlyStopping("loss", baseline=baseline)
     stop.min_delta = sign * np.int64(2)
     return stop
+
+
+class Scaled(keras.layers.Layer):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def call(self, inputs):
+        return self.factor * inputs
+
+
+def square(factor):
+    return lambda one: factor * one**2
+
+
+def model_of(*layers):
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    model.compile("sgd", "mse")
+    return model
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda number: keras.layers.Dense(1, activation=closing(number)),
+        lambda number: keras.layers.Dense(1, kernel_regularizer=square(number)),
+        Scaled,
+        lambda number: keras.Sequential([Scaled(number)]),
+    ],
+    ids=["activation", "regularizer", "own", "within"],
+)
+def test_numbers_that_layers_read_are_those_of_a_resumed_fit(layer):
+    first, other = (training_described(model_of(layer(number)), {}) for number in (2.0, 3.0))
+    assert first[LAYERS_NUMBERS] != other[LAYERS_NUMBERS]
+    assert first == training_described(model_of(layer(2.0)), {})
+
+
+def test_a_lambda_may_move_within_its_file():
+    texts = ["found = lambda one: 2 * one", "\n\nfound = lambda one: 2 * one"]
+    found = []
+    for text in texts:
+        names = {}
+        exec(compile(text, "train.py", "exec"), names)
+        layer = keras.layers.Dense(1, activation=names["found"])
+        found.append(training_described(model_of(layer), {}))
+    assert found[0] == found[1]

@@ -29,7 +29,8 @@ SHOWN_VARIABLES = 3
 LAYERS = "the layers"
 """The setting with a digest of the layers' configurations."""
 CALLBACKS, NUMBERS = "the callbacks that steer it", "the numbers that losses and metrics read"
-OF_A_WORKER = (CALLBACKS, NUMBERS)
+LAYERS_NUMBERS = "the numbers that layers, activations and a train_step read"
+OF_A_WORKER = (CALLBACKS, NUMBERS, LAYERS_NUMBERS)
 """The settings that may differ between workers, such as a callback of the chief."""
 log = logging.getLogger("trainer")
 
@@ -162,7 +163,7 @@ def refuse_other_run(
         if saved.settings.get(name) != settings.get(name)
     ]
     # The variables say more about other layers than their digest does.
-    tells = [problem for problem in problems if problem.name != LAYERS]
+    tells = [problem for problem in problems if problem.name not in {LAYERS, LAYERS_NUMBERS}]
     random_state = saved.progress.get("random")
     if random_state and "keras" not in random_state and kept[:-1] == list(names):
         kept = kept[:-1]  # see variable_names

@@ -6,6 +6,7 @@ without one, each worker creates its variables itself, possibly from other seeds
 
 import hashlib
 import itertools
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
@@ -14,9 +15,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer import script_text
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.engine import running
+from cluster_trainer.engine.facts import Facts, of_all
 from cluster_trainer.engine.replicas import of_model, statistics
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -161,7 +165,12 @@ def _take_from_chief(
     forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
     call = running.current().name
     digest = _digest(form.encode() for form in forms)
-    digests = ring.all_gather(digest, what=f"{call} (a model's variables)")
+    code = script_text.code()
+    of_code = _digest([json.dumps(code, sort_keys=True).encode()])
+    answers = ring.all_gather(digest + of_code, what=f"{call} (a model's variables)")
+    digests = [one[: len(digest)] for one in answers]
+    if len({one[len(digest) :] for one in answers}) > 1:
+        _say_other_code(code, ring, call)
     if len({*digests}) > 1:
         if may_differ:
             return False
@@ -187,6 +196,13 @@ def _take_from_chief(
             _assign(pack, given)
     log.debug("%d variables begin with the chief's values", len(variables))
     return True
+
+
+def _say_other_code(code: Facts, ring: RenewableRing, call: str) -> None:
+    """Warn of workers with other files of the script, or other packages; all workers call it."""
+    workers = WorkersOfRing(ring)
+    everyone = of_all(workers, code, f"{call} (the workers' code)")
+    script_text.say_differences(everyone, [f"worker-{place}" for place in workers.members])
 
 
 # A variable and some of its rows; None: all of it.

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
-from cluster_trainer.checkpoints.resume import CALLBACKS, LAYERS, NUMBERS
+from cluster_trainer.checkpoints.resume import CALLBACKS, LAYERS, LAYERS_NUMBERS, NUMBERS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_parts
 from cluster_trainer.private import keras_names
 
@@ -21,6 +21,8 @@ TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", 
 VARYING = ("trainable", "seed")
 """Left out: a callback may freeze a layer later, and some layers draw a seed if none is given."""
 CODE = ("__lambda__", "function")
+OF_ACTIVATION = {"value"}
+"""The only name in the configuration of a lambda that is an activation."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -58,6 +60,7 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
     found = {name: value for name, value in named if value is not None}
     found[CALLBACKS] = of_callbacks(arguments.get("callbacks"))
     found[NUMBERS] = of_parts([getattr(model, "loss", None), *map(compiled.get, METRICS)])
+    found[LAYERS_NUMBERS] = of_parts([*_code_of(model)])
     return {name: _short(_text(value)) for name, value in found.items()}
 
 
@@ -65,6 +68,13 @@ def _layers(model: keras.Model) -> list[Any]:
     """Return the configuration of each layer of a model, in Keras's order."""
     layers = keras_names.layers_within(model, include_self=False)
     return [[type(one).__name__, _config_of(one)] for one in layers]
+
+
+def _code_of(model: keras.Model) -> Iterator[Any]:
+    """Yield a model and its layers, and the functions that they were given, as activations."""
+    for one in keras_names.layers_within(model):
+        yield one
+        yield from filter(callable, vars(one).values())
 
 
 def _config_of(thing: Any) -> Any:
@@ -104,8 +114,8 @@ def _plain(config: Any) -> Any:
     text shows whether that has changed.
     """
     if isinstance(config, Mapping):
-        if config.get("class_name") in CODE:
-            return config["class_name"]
+        if config.get("class_name") in CODE or config.keys() == OF_ACTIVATION:
+            return "function"
         return {str(name): _plain(value) for name, value in config.items()}
     if isinstance(config, (list, tuple)):
         return [_plain(one) for one in config]

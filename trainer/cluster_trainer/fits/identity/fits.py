@@ -4,11 +4,10 @@ import logging
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 
 import keras
 
@@ -16,16 +15,14 @@ from cluster_trainer.checkpoints.state import on_first_replica
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.identity import fit_matching
 from cluster_trainer.fits.identity.fit_matching import Call, Kept, choose
-from cluster_trainer.fits.identity.place import digest_of, place_of
+from cluster_trainer.fits.identity.place import place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
-from cluster_trainer.installed import is_installed
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.script_text import digest_of, texts
 
 WHICH = "fit (which one it is)"
 NAME = re.compile(r"fit-([0-9]{1,9})")
-MOST_FILES = 200
-"""The largest number of script files whose text is compared."""
 ANEW = (
     "TRAINER_RESUME=never moves the earlier results aside and starts over; another "
     "TRAINER_RUN_DIR keeps both."
@@ -107,7 +104,7 @@ class Fits:
             seed=keras_names.get_random_seed(),
             began=began,
             arguments=_arguments(),
-            texts=dict(_texts()),
+            texts=dict(texts()),
         )
         self._times.update({lines: 1, values: 1} if place.lines else {lines: 1})
         self._order += 1
@@ -214,34 +211,3 @@ def _arguments() -> str:
     given = sys.argv[1:] if "ipykernel" not in sys.modules else []  # the name of a new file
     told = [*sys.orig_argv, *given] if sys.argv[0] == "-c" else given
     return f"{len(given)}, {digest_of(repr(told))}"
-
-
-def _texts() -> Mapping[str, str]:
-    """Return a digest of each file of the script: its own, and modules in its folder."""
-    return _read_texts(len(sys.modules))
-
-
-@cache
-def _read_texts(modules: int) -> Mapping[str, str]:
-    del modules
-    main = Path(sys.argv[0] or ".").absolute()
-    found = {}
-    for file in _files(main):
-        try:
-            text = file.read_text(errors="surrogateescape")
-        except OSError:
-            continue
-        found[str(file.relative_to(main.parent))] = digest_of(text)
-    return found
-
-
-def _files(main: Path) -> list[Path]:
-    loaded = [vars(module).get("__file__") for module in _modules()]
-    files = {Path(one).absolute() for one in loaded if isinstance(one, str) and one}
-    own = [one for one in files if main.parent in one.parents and not is_installed(str(one))]
-    found = sorted(own)[:MOST_FILES]
-    return [main, *found] if main.is_file() and main not in found else found
-
-
-def _modules() -> list[ModuleType]:
-    return [one for one in [*sys.modules.values()] if isinstance(one, ModuleType)]

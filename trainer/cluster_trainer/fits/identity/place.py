@@ -9,16 +9,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from hashlib import sha256
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 
 from cluster_trainer.installed import OURS, PACKAGES, STANDARD, is_installed
+from cluster_trainer.script_text import digest_of
 
 OUTER_FRAMES = 40
-DIGEST_LENGTH = 12
 DEEPEST, LONGEST = 4, 100
 """The depth of nested containers, and the number of their values, that are compared."""
 LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
@@ -117,11 +116,6 @@ def place_of(frame: FrameType | None) -> Place:
         numbers |= _digests({**plain, **counts}, depth)
         words |= _digests({name: one for name, one in given.items() if name not in counts}, depth)
     return Place(tuple(lines), numbers, words, is_certain)
-
-
-def digest_of(text: str) -> str:
-    """Return a digest of a text, which does not reveal it."""
-    return sha256(text.encode(errors="surrogateescape")).hexdigest()[:DIGEST_LENGTH]
 
 
 def _of_script(frame: FrameType | None) -> list[FrameType]:

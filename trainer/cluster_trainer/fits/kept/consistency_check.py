@@ -13,8 +13,15 @@ from hashlib import sha256
 import keras
 import tensorflow as tf
 
+from cluster_trainer import script_text
 from cluster_trainer.checkpoints.checkpoint import uncounted
-from cluster_trainer.checkpoints.resume import LAYERS, OF_A_WORKER, refuse_other_run
+from cluster_trainer.checkpoints.resume import (
+    LAYERS,
+    LAYERS_NUMBERS,
+    NUMBERS,
+    OF_A_WORKER,
+    refuse_other_run,
+)
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
@@ -144,11 +151,31 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     }
     refuse_differing(workers, options.job.task, facts)
     own = {name: described.get(name, "") for name in OF_A_WORKER}
-    differing_now = {*differing(of_all(workers, own, SETTINGS))}
+    everyone = of_all(workers, {**own, **script_text.code()}, SETTINGS)
+    differing_now = differing(everyone)
+    _say_unlike(everyone, [options.job.task.name_of(place) for place in workers.members])
     if start.found:
-        left_out = set() if options.compares_layers else {LAYERS}
+        left_out = set() if options.compares_layers else {LAYERS, LAYERS_NUMBERS}
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
         left_out |= {*OF_A_WORKER, ROWS} - start.found.checkpoint.settings.keys()
-        left_out |= differing_now  # the checkpoint has those of one worker
+        left_out |= {*differing_now}  # the checkpoint has those of one worker
         refuse_other_run(start.found, described, names, left_out)
+
+
+def _say_unlike(everyone: Sequence[Facts], names: Sequence[str]) -> None:
+    """Warn of workers that train with other code or numbers; some scripts state their own index."""
+    script_text.say_differences(everyone, names)
+    found = differing(everyone)
+    for what in (NUMBERS, LAYERS_NUMBERS):
+        if what in found:
+            _warn_of_numbers(what, told(names, found[what]))
+
+
+@cache
+def _warn_of_numbers(what: str, values: str) -> None:
+    log.warning(
+        "%s differ between workers: %s. All train one model together: each gives its share of the "
+        "gradients by its own numbers",
+        *(what, values),
+    )
