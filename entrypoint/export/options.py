@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from entrypoint.errors import Problem, raise_any
 from entrypoint.export.job import Job
+from entrypoint.export.pods import KINDS as WITH_CLAIM
+from entrypoint.sources import SOURCES, variables_of
 
-KUBERNETES = "kubernetes"
 DEFAULTS = {"--name": "train", "--workers": "2", "--gpus": "0", "--image": "", "--storage": ""}
 ENV = "--env"
 DEFAULT_SIZE = "10Gi"
@@ -17,8 +18,8 @@ MOST_WORKERS, MOST_GPUS = 1000, 64
 NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 CLAIM = r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?:)?[1-9][0-9]*(Mi|Gi|Ti)"
-DECIDED = ("WORKER_HOSTS", "WORKER_INDEX", "TF_CONFIG", "SWARM_TASK_SLOT")
-"""The file itself says who the workers are."""
+DECIDED = {"SWARM_TASK_SLOT", *(name for one in SOURCES.values() for name in variables_of(one))}
+"""The file itself, or its scheduler, says who the workers are."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def parse_options(arguments: Sequence[str], kinds: Sequence[str]) -> tuple[str, 
         workers=int(values["--workers"]),
         gpus=gpus,
         image=values["--image"] or f"cluster-trainer:{'gpu' if gpus else 'cpu'}",
-        storage=values["--storage"] or (DEFAULT_SIZE if kind == KUBERNETES else ""),
+        storage=values["--storage"] or (DEFAULT_SIZE if kind in WITH_CLAIM else ""),
         variables=dict(_split(entry) for entry in given.variables),
         command=command,
     )
@@ -104,7 +105,7 @@ def _count(option: str, text: str, least: int, most: int) -> Iterator[Problem]:
 def _storage(kind: str, text: str) -> Iterator[Problem]:
     if not text:
         return
-    if kind == KUBERNETES:
+    if kind in WITH_CLAIM:
         if not re.fullmatch(CLAIM, text):
             accepted = "a size, or a storage class and a size: 50Gi, nfs:50Gi"
             yield Problem("--storage", text, accepted)

@@ -5,6 +5,7 @@ limits, files of its own) is done here, field by field. A field that is not know
 that no manifest means more than what was started.
 """
 
+import copy
 import io
 import json
 import re
@@ -12,7 +13,7 @@ import shlex
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,84 @@ def indexed(job: Manifest, name: str = "") -> list[Template]:
     ]
 
 
+def of_jobset(jobset: Manifest) -> list[Template]:
+    """Return the pods of a JobSet: those of its Jobs, under the names that JobSet documents."""
+    name, spec = jobset["metadata"]["name"], jobset["spec"]
+    subdomain = spec["network"].get("subdomain", name)
+    (replicated,) = spec["replicatedJobs"]
+    assert replicated.get("replicas", 1) == 1
+    job = {"completionMode": "Indexed", **replicated["template"]["spec"]}
+    template = job["template"]
+    job["template"] = {**template, "spec": {**template["spec"], "subdomain": subdomain}}
+    return indexed({"spec": job}, f"{name}-{replicated['name']}-0")
+
+
+def trainjobs_jobset(found: Mapping[str, Manifest]) -> Manifest:
+    """Return the JobSet that Kubeflow Trainer makes of a TrainJob and its runtime.
+
+    Source: pkg/runtime/framework/plugins of https://github.com/kubeflow/trainer.
+    """
+    job, runtime = found["TrainJob"], copy.deepcopy(found["TrainingRuntime"])
+    trainer = job["spec"]["trainer"]
+    jobset = runtime["spec"]["template"]
+    (node,) = jobset["spec"]["replicatedJobs"]
+    label = node["template"]["metadata"]["labels"]["trainer.kubeflow.org/trainjob-ancestor-step"]
+    assert (node["name"], label) == ("node", "trainer")
+    spec = node["template"]["spec"]
+    spec |= {"completions": trainer["numNodes"], "parallelism": trainer["numNodes"]}
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["name"] == "node"
+    container |= {"image": trainer["image"], "args": trainer["args"]}
+    merged = {entry["name"]: entry for entry in (*container["env"], *trainer["env"])}
+    container["env"] = list(merged.values())
+    return {"metadata": job["metadata"], **jobset}
+
+
+def of_trainjob(found: Mapping[str, Manifest]) -> list[Template]:
+    """Return the pods of a TrainJob, with the variables of its runtime's torch policy."""
+    assert found["TrainingRuntime"]["spec"]["mlPolicy"]["torch"] == {}
+    name = found["TrainJob"]["metadata"]["name"]
+    pods = of_jobset(trainjobs_jobset(found))
+    common = {
+        "PET_NNODES": str(len(pods)),
+        "PET_NPROC_PER_NODE": "auto",
+        "PET_MASTER_ADDR": f"{name}-node-0-0.{name}",
+        "PET_MASTER_PORT": "29500",
+    }
+    return [
+        replace(pod, variables={**pod.variables, **common, "PET_NODE_RANK": str(rank)})
+        for rank, pod in enumerate(pods)
+    ]
+
+
+def of_tfjob(found: Mapping[str, Manifest]) -> list[Template]:
+    """Return the pods of a TFJob, each with a Service of its own and TF_CONFIG.
+
+    Source: pkg/controller.v1/tensorflow of https://github.com/kubeflow/training-operator.
+    """
+    job = found["TFJob"]
+    (worker,) = job["spec"]["tfReplicaSpecs"].values()
+    names = [f"{job['metadata']['name']}-worker-{i}" for i in range(worker["replicas"])]
+    cluster = {"worker": [f"{name}.default.svc:2222" for name in names]}
+    return [
+        Template(
+            name,
+            worker["template"]["spec"],
+            {
+                "TF_CONFIG": json.dumps(
+                    {
+                        "cluster": cluster,
+                        "task": {"type": "worker", "index": index},
+                        "environment": "cloud",
+                    }
+                )
+            },
+            [name, f"{name}.default.svc"],
+        )
+        for index, name in enumerate(names)
+    ]
+
+
 def action(policy: Manifest, code: int, *, is_disrupted: bool) -> str:
     """Return what a podFailurePolicy does about a failed pod: the first rule that fits decides."""
     for rule in policy["rules"]:
@@ -162,7 +241,7 @@ class Pods:
     def _names(self, pod: Template) -> dict[str, Any]:
         domain = pod.spec.get("subdomain")
         names = [f"{pod.name}.{domain}", f"{pod.name}.{domain}.{NAMESPACE}"] if domain else []
-        names += [alias for one in pod.aliases for alias in (one, f"{one}.{NAMESPACE}")]
+        names += pod.aliases
         found = self.bench.client.api.create_endpoint_config(aliases=names)
         return {
             "hostname": pod.name,

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from entrypoint.__main__ import main
-
-KINDS = ("compose", "kubernetes", "slurm", "swarm")
+from entrypoint.export.export import KINDS
 
 
 def test_all_problems_are_shown_at_once(refused):
@@ -50,7 +49,7 @@ def test_a_refusal_does_not_show_what_may_be_secret(refused):
 def test_the_header_says_how_to_apply_the_file(exported, kind):
     header = exported(kind, "--workers", "3")
     command = {
-        "kubernetes": "kubectl apply",
+        **dict.fromkeys(("kubernetes", "jobset", "trainjob", "tfjob"), "kubectl apply"),
         "slurm": "sbatch",
         "compose": "docker compose",
         "swarm": "docker stack deploy",
