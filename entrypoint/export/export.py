@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, ConfigurationError, say, write_all
-from entrypoint.export import compose, jobset, kubernetes, slurm, swarm, tfjob, trainjob
+from entrypoint.export import (
+    compose,
+    jobset,
+    kubernetes,
+    sagemaker,
+    skypilot,
+    slurm,
+    swarm,
+    tfjob,
+    trainjob,
+    vertex,
+)
 from entrypoint.export.job import Job
 from entrypoint.export.options import parse_options
 from entrypoint.export.templating import fill_in
@@ -14,10 +25,13 @@ KINDS: Mapping[str, tuple[str, Callable[[Job], Mapping[str, str]]]] = {
     "compose": ("compose.yaml", compose.fields),
     "jobset": ("jobset.yaml", jobset.fields),
     "kubernetes": ("kubernetes.yaml", kubernetes.fields),
+    "sagemaker": ("sagemaker.yaml", sagemaker.fields),
+    "skypilot": ("skypilot.yaml", skypilot.fields),
     "slurm": ("slurm.sbatch", slurm.fields),
     "swarm": ("swarm.yaml", swarm.fields),
     "tfjob": ("tfjob.yaml", tfjob.fields),
     "trainjob": ("trainjob.yaml", trainjob.fields),
+    "vertex": ("vertex.yaml", vertex.fields),
 }
 """Each kind's template, and the function that fills it in."""
 
