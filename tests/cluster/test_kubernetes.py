@@ -23,10 +23,10 @@ RUN_DIR = "/runs/train"
 def exported(workbench):
     """Return the documents that the image itself prints."""
 
-    def run(*command, **options):
-        settings = [part for setting in SETTINGS for part in ("--env", setting)]
-        arguments = ("export", "kubernetes", "--image", workbench.image, *settings, "--", *command)
-        printed = run_and_remove(workbench, *arguments, **options)
+    def run(*command, settings=SETTINGS):
+        variables = [part for setting in settings for part in ("--env", setting)]
+        options = ("--image", workbench.image, *variables)
+        printed = run_and_remove(workbench, "export", "kubernetes", *options, "--", *command)
         assert printed.code == 0, printed.err
         return read_manifests(printed.out)
 
@@ -144,3 +144,18 @@ def test_a_pod_that_does_not_end_is_killed_after_its_grace_and_replaced(
     assert decision(job, pods[1], is_disrupted=True) == "Ignore"
     pods[1] = namespace.start(templates[1])
     assert digest_of(namespace, pods) == undisturbed[0]
+
+
+@pytest.mark.long
+def test_workers_that_gave_up_on_a_lost_node_go_on_from_the_claim(namespace, exported, undisturbed):
+    """The node of one pod stays lost for longer than the other pod waits."""
+    job = exported(*COMMAND, settings=(*SETTINGS, "RENDEZVOUS_TIMEOUT=3", "MAX_RESTARTS=0"))["Job"]
+    templates = indexed(job)
+    pods = [namespace.start(template) for template in templates]
+    wait_for_text(pods[0], TRAINS, LIMIT_SECONDS)
+    pods[1].kill(signal.SIGKILL)
+    assert decision(job, pods[0], is_disrupted=False) == "Count"
+    assert wait_for_end(pods[0]).code == 75
+    pods = [namespace.start(template) for template in templates]
+    assert digest_of(namespace, pods) == undisturbed[0]
+    assert "resuming from step" in logs_of(pods[0])
