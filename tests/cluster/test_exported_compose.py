@@ -1,8 +1,10 @@
-"""What `export compose` prints, started by Docker Compose as its header says."""
+"""What `export compose` prints, started as its header says; and `export swarm`, read by Docker."""
 
 import signal
+import subprocess
 
 import pytest
+import yaml
 
 from harness.compose import Compose
 from harness.ended import run_and_remove, wait_for_end
@@ -75,3 +77,18 @@ def test_a_killed_worker_is_started_again_by_up(exported):
     for worker in (first, second):
         assert wait_for_end(worker, LIMIT_SECONDS).code == 0, logs_of(worker)
     assert "resuming from step" in logs_of(second)
+
+
+def test_docker_reads_an_exported_stack(workbench, tmp_path):
+    """A stack needs a swarm to start in, and none to be read."""
+    arguments = ("export", "swarm", "--workers", "3", "--env", "A=$B {{.Node.ID}}")
+    printed = run_and_remove(workbench, *arguments, "--", "--epochs", "2")
+    file = tmp_path / "stack.yaml"
+    file.write_text(printed.out)
+    command = ["docker", "stack", "config", "--compose-file", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    worker = yaml.safe_load(done.stdout)["services"]["worker"]
+    assert worker["deploy"]["replicas"] == 3
+    # The client has expanded its own variables, and the engine expands the template.
+    assert worker["environment"]["A"] == '$B {{"{{"}}.Node.ID}}'

@@ -325,6 +325,13 @@ def test_nobody_there_is_said_in_words(shown: Callable) -> None:
     assert "docker exec CONTAINER status" in err
 
 
+def test_in_a_pod_nobody_there_is_said_in_its_words(
+    shown: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show, "is_in_pod", lambda: True)
+    assert "kubectl exec POD -- status" in shown()[2]
+
+
 def test_other_arguments_are_refused(shown: Callable) -> None:
     code, _, err = shown("--yaml")
     assert code == 1
