@@ -44,6 +44,7 @@ lock report "${of_image[@]}"
 lock installer
 lock inside
 lock jax "${of_image[@]}"
+lock trackers "${of_image[@]}"
 lock keras-tests "${of_image[@]}"
 lock sbom
 lock dev

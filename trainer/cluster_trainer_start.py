@@ -69,6 +69,7 @@ def _have_import_quietly(loader: Any) -> None:
 
     def informed(module: ModuleType) -> None:
         if module.__name__ == TENSORFLOW:
+            _refuse_no_temporary_folder()
             _set_threads()
             execute(module)
             _set_devices()
@@ -76,6 +77,18 @@ def _have_import_quietly(loader: Any) -> None:
             execute(module)
 
     loader.exec_module = quietly
+
+
+def _refuse_no_temporary_folder() -> None:
+    """End this process, with words, if TensorFlow cannot be imported for lack of such a folder."""
+    from cluster_trainer.problems import ConfigurationError, ExitCode  # noqa: PLC0415
+    from cluster_trainer.temporary_folder import refuse_no_temporary_folder  # noqa: PLC0415
+
+    try:
+        refuse_no_temporary_folder(os.environ)
+    except ConfigurationError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        sys.exit(ExitCode.BAD_CONFIGURATION)
 
 
 def _set_threads() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.pod import is_in_pod
 
 NVIDIA_SMI = "nvidia-smi"
 """A program of the NVIDIA container runtime."""
@@ -25,7 +26,11 @@ def check_gpus(expected: int | None, environ: Mapping[str, str]) -> None:
     if found != expected:
         advice = f"{_gpus(found)} can be seen in this container."
         if expected and not found:
-            advice += " Is --gpus all missing, or the NVIDIA container toolkit on this machine?"
+            advice += (
+                " Is nvidia.com/gpu missing in resources.limits?"
+                if is_in_pod()
+                else " Is --gpus all missing, or the NVIDIA container toolkit on this machine?"
+            )
         accepted = "the number of GPUs that this worker has"
         raise ConfigurationError([Problem("GPUS_PER_WORKER", str(expected), accepted, advice)])
 
@@ -109,8 +114,9 @@ def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:
     size = system.f_blocks * system.f_frsize
     if size >= ENOUGH_BYTES:
         return None
+    give = "an emptyDir with medium: Memory there" if is_in_pod() else "--shm-size 1g"
     return (
         f"{folder} has {size >> 20} MiB for {gpus} GPUs: NCCL, which passes data between them "
-        "through it, may fail with an unhandled system error; give the container --shm-size 1g "
+        f"through it, may fail with an unhandled system error; give the container {give} "
         "(docs/how-to/gpus.md)"
     )

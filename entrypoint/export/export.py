@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from string import Template
 
 from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, ConfigurationError, say, write_all
-from entrypoint.export import compose, kubernetes, slurm, swarm
+from entrypoint.export import (
+    compose,
+    jobset,
+    kubernetes,
+    sagemaker,
+    skypilot,
+    slurm,
+    swarm,
+    tfjob,
+    trainjob,
+    vertex,
+)
 from entrypoint.export.job import Job
 from entrypoint.export.options import parse_options
+from entrypoint.export.templating import fill_in
 
-TEMPLATES = Path(__file__).with_name("templates")
 KINDS: Mapping[str, tuple[str, Callable[[Job], Mapping[str, str]]]] = {
     "compose": ("compose.yaml", compose.fields),
+    "jobset": ("jobset.yaml", jobset.fields),
     "kubernetes": ("kubernetes.yaml", kubernetes.fields),
+    "sagemaker": ("sagemaker.yaml", sagemaker.fields),
+    "skypilot": ("skypilot.yaml", skypilot.fields),
     "slurm": ("slurm.sbatch", slurm.fields),
     "swarm": ("swarm.yaml", swarm.fields),
+    "tfjob": ("tfjob.yaml", tfjob.fields),
+    "trainjob": ("trainjob.yaml", trainjob.fields),
+    "vertex": ("vertex.yaml", vertex.fields),
 }
 """Each kind's template, and the function that fills it in."""
 
@@ -36,5 +51,4 @@ def filled_in(kind: str, job: Job) -> str:
     """Return the file of this kind for a job."""
     template, fields = KINDS[kind]
     common = {"name": job.name, "workers": str(job.workers), "about": job.about}
-    text = Template((TEMPLATES / template).read_text(encoding="utf-8"))
-    return text.substitute(common, **fields(job))
+    return fill_in(template, **common, **fields(job))

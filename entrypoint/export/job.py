@@ -18,7 +18,9 @@ class Job:
     """GPUs of each worker."""
     image: str
     storage: str
-    """Kubernetes: the class and size of the claim. Otherwise a folder, or "" for the default."""
+    """Where /runs is, as the kind of file takes it (`places.py`)."""
+    machine: str = ""
+    """On what it trains, if the kind of file names it (`places.py`)."""
     variables: Mapping[str, str]
     command: tuple[str, ...]
 
@@ -29,7 +31,17 @@ class Job:
         gpus = {0: "", 1: ", with 1 GPU each"}.get(self.gpus, f", with {self.gpus} GPUs each")
         return workers + gpus
 
-    def environment(self, own: Mapping[str, str]) -> dict[str, str]:
-        """Return the workers' variables: these, then the user's, which take precedence."""
+    @property
+    def run_dir(self) -> str:
+        """The folder of the run, where the file decides it."""
+        return f"{RUNS}/{self.name}"
+
+    def environment(self, own: Mapping[str, str], run_dir: str | None = None) -> dict[str, str]:
+        """Return the workers' variables: these, then the user's, which take precedence.
+
+        `run_dir` is "" if the platform sets the folder of the run, and None for the usual one.
+        """
+        folder = self.run_dir if run_dir is None else run_dir
+        runs = {"TRAINER_RUN_DIR": folder} if folder else {}
         gpus = {"GPUS_PER_WORKER": str(self.gpus)} if self.gpus else {}
-        return {"TRAINER_RUN_DIR": f"{RUNS}/{self.name}", **gpus, **own, **self.variables}
+        return {**runs, **gpus, **own, **self.variables}

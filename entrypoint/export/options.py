@@ -8,17 +8,26 @@ from dataclasses import dataclass, field
 
 from entrypoint.errors import Problem, raise_any
 from entrypoint.export.job import Job
+from entrypoint.export.places import MACHINE, STORAGE, machine_of, storage_of
+from entrypoint.export.sagemaker import limits_of_sagemaker
+from entrypoint.sources import SOURCES, variables_of
 
-KUBERNETES = "kubernetes"
-DEFAULTS = {"--name": "train", "--workers": "2", "--gpus": "0", "--image": "", "--storage": ""}
+DEFAULTS = {
+    "--name": "train",
+    "--workers": "2",
+    "--gpus": "0",
+    "--image": "",
+    STORAGE: "",
+    MACHINE: "",
+}
 ENV = "--env"
-DEFAULT_SIZE = "10Gi"
+COMMAND = "the command after --"
+SAGEMAKER = "sagemaker"
 MOST_WORKERS, MOST_GPUS = 1000, 64
 NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-CLAIM = r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?:)?[1-9][0-9]*(Mi|Gi|Ti)"
-DECIDED = ("WORKER_HOSTS", "WORKER_INDEX", "TF_CONFIG", "SWARM_TASK_SLOT")
-"""The file itself says who the workers are."""
+DECIDED = {"SWARM_TASK_SLOT", *(name for one in SOURCES.values() for name in variables_of(one))}
+"""The file itself, or its scheduler, says who the workers are."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,8 @@ def parse_options(arguments: Sequence[str], kinds: Sequence[str]) -> tuple[str, 
         workers=int(values["--workers"]),
         gpus=gpus,
         image=values["--image"] or f"cluster-trainer:{'gpu' if gpus else 'cpu'}",
-        storage=values["--storage"] or (DEFAULT_SIZE if kind == KUBERNETES else ""),
+        storage=storage_of(kind).value(values[STORAGE]),
+        machine=machine_of(kind, has_gpus=gpus > 0).value(values[MACHINE]),
         variables=dict(_split(entry) for entry in given.variables),
         command=command,
     )
@@ -88,28 +98,21 @@ def _problems(
     yield from _count("--gpus", values["--gpus"], 0, MOST_GPUS)
     if re.search(r"\s|^-", values["--image"]) or not values["--image"].isprintable():
         yield Problem("--image", values["--image"], "the name of an image, without spaces")
-    yield from _storage(kind, values["--storage"])
+    yield from storage_of(kind).problems(STORAGE, values[STORAGE])
+    has_gpus = values["--gpus"] != DEFAULTS["--gpus"]
+    yield from machine_of(kind, has_gpus=has_gpus).problems(MACHINE, values[MACHINE])
     for entry in given.variables:
         yield from _variable(entry)
     for word in command:
         if not _is_text(word):
-            yield Problem("the command after --", word, "text in UTF-8")
+            yield Problem(COMMAND, word, "text in UTF-8")
+    if kind == SAGEMAKER:
+        yield from limits_of_sagemaker(dict(map(_split, given.variables)), command)
 
 
 def _count(option: str, text: str, least: int, most: int) -> Iterator[Problem]:
     if not re.fullmatch("[0-9]{1,9}", text) or not least <= int(text) <= most:
         yield Problem(option, text, f"a whole number from {least} to {most}")
-
-
-def _storage(kind: str, text: str) -> Iterator[Problem]:
-    if not text:
-        return
-    if kind == KUBERNETES:
-        if not re.fullmatch(CLAIM, text):
-            accepted = "a size, or a storage class and a size: 50Gi, nfs:50Gi"
-            yield Problem("--storage", text, accepted)
-    elif not text.startswith("/") or ":" in text or not text.isprintable():
-        yield Problem("--storage", text, "the absolute path of a folder, without colons")
 
 
 def _variable(entry: str) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 A folder of this start has small files, each complete or absent: `state.json` (the entrypoint's
 state), `line` (the last printed line), `command.json` (STATUS_FILE, the command's own report),
-`network.json` (the measured links). The file `events.jsonl` (EVENTS_FILE) has a line for each noted
+`deadline` (DEADLINE_FILE, the end of the present call's time), `network.json` (the measured links).
+The file `events.jsonl` (EVENTS_FILE) has a line for each noted
 event, for the command. If anything fails here, the status is not shown, and nothing else happens.
 """
 
@@ -27,6 +28,7 @@ from entrypoint.status.places import (
 )
 from entrypoint.status.reading import (
     COMMAND_FILE,
+    DEADLINE_FILE,
     LINE_FILE,
     NETWORK_FILE,
     STATE_FILE,
@@ -85,7 +87,11 @@ class Board:
         """Return the command's variables: the files for its status, and of the noted events."""
         if not self.folder:
             return {}
-        files = {"STATUS_FILE": COMMAND_FILE, "EVENTS_FILE": EVENTS_FILE}
+        files = {
+            "STATUS_FILE": COMMAND_FILE,
+            "EVENTS_FILE": EVENTS_FILE,
+            "DEADLINE_FILE": DEADLINE_FILE,
+        }
         return {name: str(self.folder / file) for name, file in files.items()}
 
     def note(
@@ -130,8 +136,9 @@ class Board:
         """Note that the command starts, after so many restarts; its earlier reports are void."""
         self.restarts, self._state = restarts, ""
         if self.folder:
-            with suppress(OSError):
-                (self.folder / COMMAND_FILE).unlink()
+            for file in (COMMAND_FILE, DEADLINE_FILE):
+                with suppress(OSError):
+                    (self.folder / file).unlink()
         self.note(state)
 
     def note_wait(self, seconds: float) -> None:

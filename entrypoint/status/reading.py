@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +14,14 @@ from typing import Any
 
 from entrypoint.errors import escaped
 from entrypoint.network.link import Link, read_link
+from entrypoint.proc import living_process
 from entrypoint.status.places import StatusKeeper, folders
 
 STATE_FILE, LINE_FILE, COMMAND_FILE = "state.json", "line", "command.json"
 NETWORK_FILE = "network.json"
+DEADLINE_FILE = "deadline"
+DEADLINE = struct.Struct("dq")
+"""A moment of the monotonic clock, and the process that must be further by then."""
 OF_A_COMMAND = ("starting", "running")
 """The entrypoint's states in which the command's own report counts."""
 WORDS_OF_COMMANDS = (*OF_A_COMMAND, "training", "saving")
@@ -120,14 +126,17 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
     if word in OF_A_COMMAND and command:
         said = _text(command, "state")
         word, told = (said if said in WORDS_OF_COMMANDS else "training"), command
+    until = _number(told, "until") or math.inf
+    if told is command:
+        until = min(until, _deadline(folder))
     since = _number(told, "since") or _number(state, "since") or now
-    until, saved = _number(told, "until"), _number(command, "checkpoint_at")
+    saved = _number(command, "checkpoint_at")
     return Status(
         worker=_text(state, "worker"),
         state=word,
         detail=_text(told, "detail"),
         seconds=max(0.0, now - since),
-        late_seconds=now - until if until and word not in ENDED else 0.0,
+        late_seconds=now - until if until < math.inf and word not in ENDED else 0.0,
         restarts=_count(state, "restarts") or 0,
         step=_count(command, "step"),
         epoch=_count(command, "epoch"),
@@ -143,6 +152,15 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         last_line=escaped(_read(folder / LINE_FILE).decode(errors="replace")),
         is_alive=is_alive,
     )
+
+
+def _deadline(folder: Path) -> float:
+    """Return by when the command's present call must be over; infinity if it is in none."""
+    content = _read(folder / DEADLINE_FILE)
+    if len(content) != DEADLINE.size:
+        return math.inf
+    moment, pid = DEADLINE.unpack(content)
+    return moment if moment >= 0 and living_process(pid) else math.inf
 
 
 def _links(file: Path) -> tuple[Link, ...]:

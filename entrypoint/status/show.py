@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from entrypoint.errors import STDOUT, say, write_all
 from entrypoint.network.link import in_a_line
+from entrypoint.pod import is_in_pod
 from entrypoint.status.places import places
 from entrypoint.status.reading import Status, read_all
 
@@ -19,7 +20,7 @@ EXIT_WELL, EXIT_NOT_WELL = 0, 1
 """A health check may use no other codes (docs.docker.com/reference/dockerfile/#healthcheck)."""
 NOBODY = (
     "cluster-trainer: status: no worker runs here. Ask in a container where one does: "
-    "docker exec CONTAINER status [--json]."
+    "{} status [--json]."
 )
 
 
@@ -31,7 +32,7 @@ def show_status(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return EXIT_NOT_WELL
     workers = read_all(places(environ))
     if not workers:
-        say(NOBODY)
+        say(NOBODY.format("kubectl exec POD --" if is_in_pod() else "docker exec CONTAINER"))
         return EXIT_NOT_WELL
     write = as_json if arguments else as_text
     _print("".join(write(worker) for worker in workers))

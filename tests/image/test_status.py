@@ -7,6 +7,12 @@ import pytest
 from harness.waiting import logs_of, wait_for_text, wait_until
 
 READY = ("bash", "-c", "echo ready; exec sleep 300")
+SCRIPT = """
+import keras, numpy
+model = keras.Sequential([keras.layers.Dense(64), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(numpy.ones((4096, 64)), numpy.ones(4096), batch_size=8, epochs=100000, verbose=0)
+"""
 OPTIONS = {
     "as-it-is": {},
     "another-user": {"user": "12345:54321"},
@@ -68,3 +74,31 @@ def test_is_refused_where_nothing_runs(run_to_end):
     assert (ended.code, ended.out) == (1, "")
     assert "no worker runs here" in ended.err
     assert "docker exec CONTAINER status" in ended.err
+
+
+# All of the container but its first process, and but what runs here.
+FREEZE = """
+import os, signal
+mine = {1, os.getpid(), os.getppid()}
+for pid in {int(name) for name in os.listdir("/proc") if name.isdigit()} - mine:
+    os.kill(pid, signal.SIGSTOP)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [(), ("python", "-c", SCRIPT)], ids=["trainer", "script"])
+def test_a_worker_that_is_frozen_while_it_trains_is_unhealthy(run_container, tmp_path, command):
+    """Nothing in it can end it, neither the trainer's own limit nor the entrypoint."""
+    settings = {"TRAINER_EPOCHS": "100000", "TRAINER_STALL_TIMEOUT_SECONDS": "5"}
+    container = run_container(*command, environment=settings, volumes=[f"{tmp_path}:/runs"])
+
+    def shown():
+        return container.exec_run(["status", "--json"])
+
+    wait_until(lambda: b"epoch 3/" in shown().output, 90, "it trains", lambda: logs_of(container))
+    assert shown().exit_code == 0
+    assert container.exec_run(["python", "-c", FREEZE]).exit_code == 0
+    # 5 s, and half a minute for the code that would end it.
+    took = wait_until(lambda: shown().exit_code, 60, "unhealthy", lambda: logs_of(container))
+    assert took > 20
+    assert "longer than it may take" in json.loads(shown().output)["trouble"]

@@ -36,6 +36,16 @@ def test_a_kill_is_explained_with_the_limit(package, version, tmp_path):
 
 
 @either_package
+def test_in_a_pod_the_pods_own_word_for_the_limit_is_named(package, tmp_path, monkeypatch):
+    monkeypatch.setattr(package, "is_in_pod", lambda: True)
+    write(tmp_path, V2, 1, 600 * MIB)
+    kills = package.OomKills(tmp_path)
+    write(tmp_path, V2, 2, 600 * MIB)
+    assert "limit is 600 MiB (resources.limits.memory)" in kills.cause()
+    assert "docker" not in kills.cause()
+
+
+@either_package
 @either_version
 def test_kills_from_before_explain_nothing(package, version, tmp_path):
     write(tmp_path, version, 3, 600 * MIB)

@@ -245,7 +245,7 @@ def _compile(
 
 def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
-    deadline = Deadline()
+    deadline = Deadline.kept_in(job.deadline_file)
     workers = workers_of(run.model.distribute_strategy)
     with stop.handled(), deadline.kept(lambda: end(job, reporter, STALLED.code, STALLED.reason)):
         completed = complete(run, stop, deadline, reporter)

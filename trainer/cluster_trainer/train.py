@@ -23,6 +23,7 @@ from cluster_trainer.fits.elastic_recovery import explaining
 from cluster_trainer.fits.kept.consistency_check import refuse_rounds
 from cluster_trainer.models.build import build_model
 from cluster_trainer.models.compiling import compile_as_set
+from cluster_trainer.pod import is_in_pod
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
@@ -162,7 +163,8 @@ def start_strategy(
     refuse_rounds(config, distribution)
     chose_cpu = config.logical_cpus or config.devices
     if tf.test.is_built_with_cuda() and not num_gpus and not chose_cpu:
-        log.warning("TensorFlow sees no GPU and trains on the CPU: is --gpus all missing?")
+        wanted = "nvidia.com/gpu in resources.limits" if is_in_pod() else "--gpus all"
+        log.warning("TensorFlow sees no GPU and trains on the CPU: is %s missing?", wanted)
     return distribution
 
 

@@ -45,7 +45,10 @@ UNREACHABLE = "unreachable: the machine is off, the address is wrong, or a firew
 NO_NETWORK = "unreachable: there is no route to its network from here"
 NOT_ALLOWED = "not allowed: a firewall on the dialling machine forbids it"
 
-NO_NAME = "the name does not resolve: it is misspelt, or its container is not running"
+NO_NAME = (
+    "the name does not resolve: its container is not running, the name server does not know it "
+    "yet, or it is misspelt"
+)
 NO_NAME_SERVER = "the name does not resolve now: the name server gives no answer"
 NO_THREAD = "the name cannot be looked up: a limit of processes here allows no thread for it"
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from entrypoint.pod import is_in_pod
+
 CGROUP = Path("/sys/fs/cgroup")
 FILES = (
     ("memory.events", "memory.max"),
@@ -41,7 +43,8 @@ def _what_ran_out(limit: int | None) -> str:
     """Describe it; without a limit here, an outer limit was reached."""
     if limit is None:
         return "out of memory: the machine, or the pod or job around this container, has none left"
-    return f"out of memory, this container's limit is {limit / MIB:.0f} MiB (docker run --memory)"
+    where = "resources.limits.memory" if is_in_pod() else "docker run --memory"
+    return f"out of memory, this container's limit is {limit / MIB:.0f} MiB ({where})"
 
 
 def _count(cgroup: Path) -> int | None:

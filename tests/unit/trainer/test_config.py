@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,6 +185,14 @@ def test_a_directory_that_cannot_be_written_is_refused(base, tmp_path, monkeypat
     assert str(tmp_path) in message
     assert "cannot be written" in message
     assert "--user" in message
+
+
+def test_in_a_pod_a_directory_that_cannot_be_written_asks_for_the_pods_own_group(base, monkeypatch):
+    monkeypatch.setattr("cluster_trainer.settings.validators.os.access", lambda *_: False)
+    monkeypatch.setattr("cluster_trainer.settings.validators.is_in_pod", lambda: True)
+    message = refusal(base)
+    assert f"set fsGroup: {os.getgid()} in the pod's securityContext" in message
+    assert "--user" not in message
 
 
 @pytest.mark.parametrize(("size", "replicas", "each"), [(128, 1, 128), (128, 4, 32)])

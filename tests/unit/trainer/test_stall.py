@@ -33,6 +33,13 @@ def test_another_process_sees_the_deadline(deadline):
     assert 900 < seconds_left(deadline) < 1000
 
 
+@pytest.mark.parametrize("place", ["no-such-folder/deadline", "."])
+def test_without_a_file_that_can_be_written_these_processes_still_share_it(tmp_path, place):
+    deadline = Deadline.kept_in(tmp_path / place)
+    deadline.set_in(1000)
+    assert 900 < seconds_left(deadline) < 1000
+
+
 def test_the_first_call_of_a_function_may_take_for_ever(deadline):
     limit = StallLimit(deadline, 5)
     with limit.call(step):

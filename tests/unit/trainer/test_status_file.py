@@ -1,11 +1,13 @@
 """What the trainer says of itself, as the entrypoint's `status` reads it."""
 
 import json
+import os
 import time
 from pathlib import Path
 
 import pytest
 
+from cluster_trainer.process.stall import Deadline, StallLimit
 from cluster_trainer.results.status_file import StatusFile
 from cluster_trainer.settings.job import read_job
 from entrypoint.status.board import Board
@@ -49,6 +51,46 @@ def test_a_step_that_is_long_overdue_is_not_healthy(file, read):
     file.tell("training", step=70, within_seconds=-31)
     assert read().trouble == "without a step for 31 s longer than it may take"
     file.tell("training", " is done")
+    assert read().trouble == ""
+
+
+@pytest.fixture
+def deadline(board):
+    return Deadline.kept_in(Path(board.variables["DEADLINE_FILE"]))
+
+
+@pytest.mark.parametrize("seconds", [20, "auto"])
+def test_a_call_that_is_overdue_is_not_healthy(file, read, deadline, monkeypatch, seconds):
+    """Nothing ends it where the process that watches is frozen, too."""
+    file.tell("training", step=70, within_seconds=600)
+    limit, now = StallLimit(deadline, seconds), time.monotonic
+    for _ in range(2):
+        with limit.call(read):
+            assert read().trouble == ""
+            monkeypatch.setattr(time, "monotonic", lambda: now() + 95)
+            late = read().trouble
+            monkeypatch.undo()
+    expected = 95 - (60 if seconds == "auto" else 20)
+    assert late == f"without a step for {expected} s longer than it may take"
+    assert read().trouble == ""
+
+
+def test_a_call_whose_process_is_gone_holds_nobody(file, read, deadline):
+    file.tell("training", step=70)
+    child = os.fork()
+    if child == 0:
+        deadline.set_in(-100)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert read().trouble == ""
+    deadline.set_in(-100)
+    assert read().trouble != ""
+
+
+def test_a_restart_begins_without_a_deadline(file, board, read, deadline):
+    deadline.set_in(-100)
+    board.note_start("starting", 2)
+    file.tell("training", step=70)
     assert read().trouble == ""
 
 

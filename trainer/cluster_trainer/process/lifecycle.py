@@ -61,7 +61,7 @@ def run(job: Job, load: Callable[[], Training]) -> int:
     # Before any child or thread exists: they inherit the mask, so no signal is lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     reading, writing = os.pipe()
-    deadline = Deadline()
+    deadline = Deadline.kept_in(job.deadline_file)
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)

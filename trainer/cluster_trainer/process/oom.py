@@ -7,6 +7,8 @@ The kernel counts such kills in the container's cgroup. The entrypoint has a twi
 from contextlib import suppress
 from pathlib import Path
 
+from cluster_trainer.pod import is_in_pod
+
 CGROUP = Path("/sys/fs/cgroup")
 # The kernel's counters and the limit, in cgroup v2 and v1
 # (https://docs.kernel.org/admin-guide/cgroup-v2.html, cgroup-v1/memory.html).
@@ -46,8 +48,9 @@ def _what_ran_out(limit: int | None) -> str:
             "out of memory: the machine, or the pod or job around this container, has none left; "
             "a smaller batch helps"
         )
+    where = "resources.limits.memory" if is_in_pod() else "docker run --memory"
     return (
-        f"out of memory, this container's limit is {limit / MIB:.0f} MiB (docker run --memory); "
+        f"out of memory, this container's limit is {limit / MIB:.0f} MiB ({where}); "
         "a smaller batch or a larger limit helps"
     )
 

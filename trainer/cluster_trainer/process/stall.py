@@ -3,45 +3,58 @@
 TensorFlow itself detects a peer that died or froze. It does not detect a peer that lives but never
 reaches the next step, for example because a file system hangs under its data, or a GPU is no longer
 on the bus. The training process sets a deadline for the present call. The process that watches it
-ends it when the deadline has passed, whatever state Python is in.
+ends it when the deadline has passed, whatever state Python is in. If both are frozen, `status` sees
+the deadline in a file.
 """
 
 import math
 import mmap
+import os
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 LEAST_SECONDS = 60.0
 TIMES_THE_LONGEST = 10.0
 LOOK_SECONDS = 1.0
-MOMENT = struct.Struct("d")
+MOMENT = struct.Struct("dq")
+"""The moment, and the process that has set it; the entrypoint's `status/reading.py` reads it."""
 
 
 class Deadline:
-    """A moment of the monotonic clock that a process shares with those it has forked."""
+    """A moment of the monotonic clock that a process shares with those it has forked.
 
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, MOMENT.size)
+    Args:
+        memory: where it is kept; None: in memory that only these processes see.
+    """
+
+    def __init__(self, memory: mmap.mmap | None = None) -> None:
+        self._memory = memory or mmap.mmap(-1, MOMENT.size)
         self.clear()
+
+    @classmethod
+    def kept_in(cls, file: Path | None) -> Self:
+        """Return one that is also in a file, for `status`, if the file can be written."""
+        return cls(_mapped(file) if file else None)
 
     @property
     def moment(self) -> float:
         """The moment as `time.monotonic` counts it; infinity if there is none."""
-        (moment,) = MOMENT.unpack_from(self._memory)
+        moment, _ = MOMENT.unpack_from(self._memory)
         return float(moment)
 
     def set_in(self, seconds: float) -> None:
         """Set the moment, so many seconds from now."""
-        MOMENT.pack_into(self._memory, 0, time.monotonic() + seconds)
+        MOMENT.pack_into(self._memory, 0, time.monotonic() + seconds, os.getpid())
 
     def clear(self) -> None:
         """Clear the moment."""
-        MOMENT.pack_into(self._memory, 0, math.inf)
+        MOMENT.pack_into(self._memory, 0, math.inf, os.getpid())
 
     @contextmanager
     def kept(self, on_passed: Callable[[], object]) -> Iterator[None]:
@@ -58,6 +71,22 @@ class Deadline:
             yield
         finally:
             over.set()
+
+
+def _mapped(file: Path) -> mmap.mmap | None:
+    """Map a file; None if it cannot be written."""
+    try:
+        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None
+    try:
+        # Written once before: on a full disk, a first write to the mapping would kill the process.
+        os.pwrite(opened, MOMENT.pack(math.inf, os.getpid()), 0)
+        return mmap.mmap(opened, MOMENT.size)
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(opened)
 
 
 class Kind(Enum):

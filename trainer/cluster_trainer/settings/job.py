@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cluster_trainer.pod import is_in_pod
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.clusters import refuse_strategy_for_one
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.task import Task, comes_late, from_environment, may_be_fewer
 from cluster_trainer.settings.view import View, read_view
+from cluster_trainer.temporary_folder import refuse_no_temporary_folder
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Job:
         group_socket: the number of the descriptor by which the entrypoint hands over connections to
             other workers; None: it knows of none.
         events_file: holds what the entrypoint has noted of this start; None: nothing is known.
+        deadline_file: shows `status` by when the present call must be over; None: it is not shown.
         image: its version and revision, name -> text; empty where it has none.
         is_restart: whether the entrypoint has started this command before and starts it again.
         may_be_fewer: whether the others continue if some workers are lost.
@@ -43,6 +46,7 @@ class Job:
     group_socket: str | None = None
     view: View = field(default_factory=View)
     events_file: Path | None = None
+    deadline_file: Path | None = None
     image: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -95,8 +99,11 @@ def _read(
     task = from_environment(environ)
     refuse_strategy_for_one(config, task.num_workers)
     _refuse_unwritable(config.run_dir / task.name)
-    names = ("PROGRESS_FILE", "STATUS_FILE", "EVENTS_FILE")
-    progress, status, events = (Path(environ[n]) if environ.get(n) else None for n in names)
+    refuse_no_temporary_folder(environ)
+    names = ("PROGRESS_FILE", "STATUS_FILE", "EVENTS_FILE", "DEADLINE_FILE")
+    progress, status, events, deadline = (
+        Path(environ[name]) if environ.get(name) else None for name in names
+    )
     of_image = {"cluster-trainer": "VERSION", "revision": "REVISION"}
     image = {what: environ.get(f"CLUSTER_TRAINER_{name}", "") for what, name in of_image.items()}
     return Job(
@@ -108,6 +115,7 @@ def _read(
         comes_late=comes_late(environ),
         status_file=status,
         events_file=events,
+        deadline_file=deadline,
         image={what: text for what, text in image.items() if text},
         group_socket=environ.get("CLUSTER_GROUP_FD"),
         view=read_view(environ, is_chief=task.is_chief),
@@ -125,6 +133,7 @@ def _refuse_unwritable(folder: Path) -> None:
     if folder.is_dir() and os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return
     who = f"user {os.getuid()}:{os.getgid()}"
-    advice = f"{folder} is another user's, or no folder. Give it its owner with --user, or move it."
+    owner = "runAsUser in the pod's securityContext" if is_in_pod() else "--user"
+    advice = f"{folder} is another user's, or no folder. Give its owner with {owner}, or move it."
     accepted = f"a directory whose {folder.name} {who} can read and write"
     raise ConfigurationError([Problem("TRAINER_RUN_DIR", f"{folder.parent}", accepted, advice)])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic_core import PydanticCustomError
 
+from cluster_trainer.pod import is_in_pod
 from cluster_trainer.settings.names import compiling as compiling_names
 from cluster_trainer.settings.names import devices, models
 from cluster_trainer.settings.reading import did_you_mean
@@ -66,9 +67,20 @@ def writable_directory(path: Path) -> Path:
         who = f"user {os.getuid()}:{os.getgid()}"
         raise refuse(
             f"a directory that {who} can write",
-            f"{place} {what}. Mount one with -v and give its owner with --user.",
+            f"{place} {what}. {_how_to_mount()}",
         )
     return path
+
+
+def _how_to_mount() -> str:
+    """Return how this user gets a folder that it can write."""
+    if not is_in_pod():
+        return "Mount one with -v and give its owner with --user."
+    group = os.getgid()
+    return (
+        f"Mount a volume there, and set fsGroup: {group} in the pod's securityContext. Some "
+        f"storage, such as NFS, ignores fsGroup: make its folder writable for group {group}."
+    )
 
 
 def device_names(text: str) -> str:

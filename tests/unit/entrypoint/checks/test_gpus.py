@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from entrypoint.checks import gpus
 from entrypoint.checks.gpus import check_gpus, count_gpus
 from entrypoint.errors import ConfigurationError
 
@@ -66,3 +67,11 @@ def test_refuses_another_number(nvidia_smi: Callable, expected: int, text: str, 
         check_gpus(expected, nvidia_smi(text))
     assert f'GPUS_PER_WORKER: received "{expected}"' in str(caught.value)
     assert says in str(caught.value)
+
+
+def test_in_a_pod_a_missing_gpu_is_asked_for_in_the_pods_own_words(
+    nvidia_smi: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "is_in_pod", lambda: True)
+    with pytest.raises(ConfigurationError, match=r"nvidia.com/gpu missing in resources.limits\?"):
+        check_gpus(1, nvidia_smi(""))

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from entrypoint.checks import gpus
 from entrypoint.checks.gpus import shared_memory_warning
 
 MIB = 1 << 20
@@ -30,6 +31,14 @@ def test_warns_of_dockers_default_and_says_what_to_give(size) -> None:
     assert warning is not None
     assert warning.startswith("/dev/shm has 64 MiB for 2 GPUs")
     assert "--shm-size 1g" in warning
+
+
+def test_in_a_pod_it_names_the_pods_own_means(size, monkeypatch) -> None:
+    monkeypatch.setattr(gpus, "is_in_pod", lambda: True)
+    size(64)
+    warning = shared_memory_warning(2)
+    assert warning is not None
+    assert "give the container an emptyDir with medium: Memory there" in warning
 
 
 @pytest.mark.parametrize(("gpus", "mib"), [(0, 64), (1, 64), (2, 1024), (8, 16384)])

@@ -1,31 +1,18 @@
-"""What `export kubernetes` prints, read by a YAML parser and checked against Kubernetes' own forms.
-
-kubernetes-1.30.json and kubernetes-1.37.json are the strict schemas of kubernetes-validate 1.37.0
-(Apache License 2.0): of three kinds and all that they refer to, without descriptions. The package
-itself has 108 MB.
-"""
+"""What `export kubernetes` prints, against Kubernetes' own forms."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
-VERSIONS = ("1.30", "1.37")
+from harness.kubernetes_forms import VERSIONS, validate
+
 OPTIONS = (
     (),
     ("--workers", "4", "--gpus", "1"),
     ("--workers", "1", "--storage", "nfs:50Gi", "--name", "on", "--env", "A=yes", "--", "sh", "-c"),
 )
-
-
-def validate(document, version):
-    forms = json.loads(Path(__file__).with_name(f"kubernetes-{version}.json").read_text())
-    schema = {**forms["kinds"][document["kind"]], "$defs": forms["$defs"]}
-    jsonschema.Draft202012Validator(schema).validate(document)
 
 
 @pytest.fixture

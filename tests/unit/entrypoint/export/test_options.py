@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from entrypoint.__main__ import main
+from entrypoint.export.export import KINDS
 
-KINDS = ("compose", "kubernetes", "slurm", "swarm")
+STORAGE = {"sagemaker": "s3://bucket", "vertex": "gs://bucket", "skypilot": "bucket"}
+"""The kinds that need one."""
 
 
 def test_all_problems_are_shown_at_once(refused):
@@ -48,12 +50,16 @@ def test_a_refusal_does_not_show_what_may_be_secret(refused):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_header_says_how_to_apply_the_file(exported, kind):
-    header = exported(kind, "--workers", "3")
+    storage = ("--storage", STORAGE[kind]) if kind in STORAGE else ()
+    header = exported(kind, "--workers", "3", *storage)
     command = {
-        "kubernetes": "kubectl apply",
+        **dict.fromkeys(("kubernetes", "jobset", "trainjob", "tfjob"), "kubectl apply"),
         "slurm": "sbatch",
         "compose": "docker compose",
         "swarm": "docker stack deploy",
+        "sagemaker": "aws sagemaker create-training-job",
+        "vertex": "gcloud ai custom-jobs create",
+        "skypilot": "sky launch",
     }[kind]
     lines = header.splitlines()
     assert any(line.startswith(f"#   {command}") for line in lines[:6])

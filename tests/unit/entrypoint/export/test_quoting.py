@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from entrypoint.export.export import filled_in
 from entrypoint.export.options import parse_options
+from harness.pods import indexed, of_jobset, of_tfjob, of_trainjob, read_manifests
 
-KINDS = ("kubernetes", "slurm", "compose", "swarm")
+IN_PODS = ("kubernetes", "jobset", "trainjob", "tfjob")
+IN_YAML = (*IN_PODS, "compose", "swarm")
+KINDS = (*IN_YAML, "slurm")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")) | st.text(
     "${}()\"'\\ \n#:x"
 )
@@ -35,14 +38,21 @@ def expanded(text):
 
 def read(kind, text):
     """Return the variable A and the command's last word, as a worker would see them."""
-    return {"kubernetes": in_kubernetes, "compose": in_compose, "swarm": in_swarm}[kind](text)
+    return {"compose": in_compose, "swarm": in_swarm}.get(kind, in_pod)(text)
 
 
-def in_kubernetes(text):
-    *_, job = yaml.safe_load_all(text)
-    (worker,) = job["spec"]["template"]["spec"]["containers"]
-    variables = {entry["name"]: entry["value"] for entry in worker["env"]}
-    return expanded(variables["A"]), expanded(worker["args"][-1])
+def in_pod(text):
+    found = read_manifests(text)
+    pods = {"Job": indexed, "JobSet": of_jobset}
+    if "TrainJob" in found:
+        first, *_ = of_trainjob(found)
+    elif "TFJob" in found:
+        first, *_ = of_tfjob(found)
+    else:
+        (kind,) = set(found) & set(pods)
+        first, *_ = pods[kind](found[kind])
+    variables = {entry["name"]: entry["value"] for entry in first.container["env"]}
+    return expanded(variables["A"]), expanded(first.container["args"][-1])
 
 
 def in_compose(text):
@@ -57,14 +67,14 @@ def in_swarm(text):
     return value.replace('{{"{{"}}', "{{"), expanded(worker["command"][-1])
 
 
-@pytest.mark.parametrize("kind", ["kubernetes", "compose", "swarm"])
+@pytest.mark.parametrize("kind", ["kubernetes", "trainjob", "compose", "swarm"])
 @given(value=TEXTS)
 @settings(max_examples=100, deadline=None)
 def test_yaml_keeps_every_value(kind, value):
     assert read(kind, file_with(kind, value)) == (value, value)
 
 
-@pytest.mark.parametrize("kind", ["kubernetes", "compose", "swarm"])
+@pytest.mark.parametrize("kind", IN_YAML)
 @pytest.mark.parametrize("value", NASTY)
 def test_yaml_keeps_difficult_values(kind, value):
     assert read(kind, file_with(kind, value)) == (value, value)

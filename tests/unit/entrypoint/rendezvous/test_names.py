@@ -69,6 +69,11 @@ def test_a_name_that_does_not_resolve_has_a_reason(name_server, error, reason):
     assert look_up("a") == [reason]
 
 
+def test_a_name_that_is_not_there_yet_is_not_called_misspelt_first():
+    """Name servers of clusters list a new pod or container after seconds."""
+    assert NO_NAME.index("does not know it yet") < NO_NAME.index("misspelt")
+
+
 def test_a_name_that_comes_while_its_server_is_silent_is_found_at_once(name_server):
     released, asked = threading.Event(), []
 

@@ -159,10 +159,10 @@ def test_a_worker_at_the_gate_names_who_is_missing(begin: Callable, reach: Calla
     first, second = free_ports(2)
     hosts = f"127.0.0.1:{first},127.0.0.1:{second}"
     begin("true", WORKER_HOSTS=hosts, WORKER_INDEX="0", RENDEZVOUS_TIMEOUT="60")
-    status = reach("waiting", f"worker-1 at 127.0.0.1:{second}: refused")
+    waiting = "waiting for 1 of 2 workers"
+    status = reach("waiting", f"worker-1 at 127.0.0.1:{second}: refused", line=waiting)
     assert status.trouble == ""
     assert -60 < status.late_seconds < 0
-    assert "waiting for 1 of 2 workers" in status.last_line
 
 
 def test_a_crash_is_a_restart_with_its_reason_and_is_counted(
@@ -323,6 +323,13 @@ def test_nobody_there_is_said_in_words(shown: Callable) -> None:
     assert (code, out) == (1, "")
     assert "no worker runs here" in err
     assert "docker exec CONTAINER status" in err
+
+
+def test_in_a_pod_nobody_there_is_said_in_its_words(
+    shown: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(show, "is_in_pod", lambda: True)
+    assert "kubectl exec POD -- status" in shown()[2]
 
 
 def test_other_arguments_are_refused(shown: Callable) -> None:

@@ -56,7 +56,7 @@ def script_of(
     return Script(
         job,
         StopRequest(leave_process),
-        Deadline(),
+        Deadline.kept_in(job.deadline_file),
         Journal(job.folder),
         process.ended,
         process.network,

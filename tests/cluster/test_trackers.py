@@ -1,0 +1,121 @@
+"""The scripts of docs/how-to/trackers.md: one run for the cluster, and the same one after a kill.
+
+Their packages are installed by the image from wheels, which requirements/trackers.txt pins. There
+is no network, so the trackers write files.
+"""
+
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.ended import wait_for_end
+from harness.waiting import logs_of, wait_for_text
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "requirements/trackers.txt"
+PAGE = (ROOT / "docs/how-to/trackers.md").read_text()
+EPOCHS = 12
+LIMIT_SECONDS = 240
+OFFLINE = {
+    "wandb": {"WANDB_MODE": "offline"},
+    "mlflow": {"MLFLOW_TRACKING_URI": "file:///runs/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"},
+}
+# The script's own process: others have its words behind those of the entrypoint.
+KILL = """
+import os, pathlib, signal
+lines = pathlib.Path("/proc").glob("[0-9]*/cmdline")
+words = {int(one.parent.name): one.read_bytes().split(b"\\0")[1:] for one in lines}
+os.kill(min(pid for pid, rest in words.items() if rest == [b"train.py", b""]), signal.SIGKILL)
+"""
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def wheels():
+    """The folder with the wheels, for the image's Python."""
+    folder = ROOT / ".build/trackers"
+    stamp = folder / LOCK.name
+    if not stamp.exists() or stamp.read_bytes() != LOCK.read_bytes():
+        of_libc = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (36, 28, 24, 17)]
+        platforms = [*of_libc, f"manylinux2014_{platform.machine()}", "any"]
+        options = [part for name in platforms for part in ("--platform", name)]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--require-hashes", "--only-binary", ":all:", "--python-version", "3.11"]
+        subprocess.run([*command, *options, "--dest", folder, "--requirement", LOCK], check=True)
+        stamp.write_bytes(LOCK.read_bytes())
+    return folder
+
+
+def blocks(tracker):
+    """Return the page's requirements.txt and script of a tracker."""
+    (section,) = [one for one in PAGE.split("\n## ") if f"import {tracker}\n" in one]
+    packages, script = re.findall(r"```(?:python)?\n(.*?)```", section, re.DOTALL)
+    return packages, script
+
+
+@pytest.fixture
+def begin(peers, wheels, tmp_path):
+    """Start both workers with a tracker's script; return them, and the chief's /runs."""
+
+    def start(tracker):
+        cluster = peers(2)
+        workspace = tmp_path / "workspace"
+        workspace.mkdir()
+        packages, script = blocks(tracker)
+        (workspace / "requirements.txt").write_text(packages)
+        (workspace / "train.py").write_text(script)
+        workers = []
+        for index in range(2):
+            for name in ("runs", "data"):
+                (tmp_path / f"{name}-{index}").mkdir()
+            volumes = [
+                f"{workspace}:/workspace",
+                f"{wheels}:/wheels:ro",
+                f"{tmp_path}/runs-{index}:/runs",
+                f"{tmp_path}/data-{index}:/data",
+            ]
+            options = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels", "TRAINER_THREADS": "1"}
+            options |= {"TRAINER_CHECKPOINT_STEPS": "50", **OFFLINE[tracker]}
+            workers.append(cluster.start(index, "python", "train.py", volumes=volumes, **options))
+        return workers, [tmp_path / f"runs-{index}" for index in range(2)]
+
+    return start
+
+
+def killed_and_done(workers, index):
+    """Kill the script of a worker in its third epoch; wait until both have ended well."""
+    wait_for_text(workers[0], f"Epoch 3/{EPOCHS}", LIMIT_SECONDS)
+    killed = workers[index].exec_run(["python", "-c", KILL])
+    assert killed.exit_code == 0, killed.output
+    for worker in workers:
+        assert wait_for_end(worker, LIMIT_SECONDS).code == 0, logs_of(worker)
+    assert "resuming from step" in logs_of(workers[0])
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_wandb_has_one_run(begin, index):
+    workers, (of_chief, of_other) = begin("wandb")
+    killed_and_done(workers, index)
+    folders = sorted(of_chief.glob("wandb/offline-run-*"))
+    assert len(folders) == (2 if index == 0 else 1)  # one for each start of the chief's script
+    assert {folder.name.split("-", 3)[3] for folder in folders} == {"example-1"}
+    assert not (of_other / "wandb").exists()
+    assert all((folder / "run-example-1.wandb").stat().st_size > 0 for folder in folders)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_mlflow_has_one_run_with_every_epoch(begin, index):
+    workers, (of_chief, of_other) = begin("mlflow")
+    killed_and_done(workers, index)
+    (metric,) = of_chief.glob("mlruns/0/*/metrics/loss")
+    steps = [int(line.split()[2]) for line in metric.read_text().splitlines()]
+    assert sorted(set(steps)) == list(range(EPOCHS))
+    (run,) = of_chief.glob("mlruns/0/*/metrics")
+    # The engine copies files that the chief's callbacks write: docs/reference/keras.md.
+    copies = {path.parent.name for path in of_other.glob("mlruns/0/*/metrics")}
+    assert copies <= {run.parent.name}
