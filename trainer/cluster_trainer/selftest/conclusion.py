@@ -12,13 +12,13 @@ MUCH = 1.25
 survives losses and has no port that obeys strangers."""
 
 TAKE_TENSORFLOW = (
-    "Between these machines take TensorFlow's collectives: they are {:.1f} times as fast as the "
+    "Between these machines, use TensorFlow's collectives: they are {:.1f} times as fast as the "
     "ring. Create a MultiWorkerMirroredStrategy in your script, or set "
     "TRAINER_COLLECTIVES=tensorflow for the built-in trainer. Close their ports to others first "
     "(docs/how-to/firewall.md)."
 )
 TAKE_RING = (
-    "Between these machines take the ring: it is {} as TensorFlow's collectives, and survives "
+    "Between these machines, use the ring: it is {} as TensorFlow's collectives, and survives "
     "losses. Train without a strategy in your script, or set TRAINER_COLLECTIVES=ring for the "
     "built-in trainer."
 )

@@ -199,10 +199,10 @@ class TrainerConfig(BaseSettings):
     )
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
-        description="Whether to compare the first batch of a training and of an evaluation with "
-        "one device. If the model has parts that are not Keras's, all replicas compute this batch, "
-        "and the chief computes it alone. check warns about a difference. refuse ends the fit or "
-        "the evaluation. off compares nothing.",
+        description="Whether to compare the first batch of training and of evaluation with one "
+        "device. If the model has parts that Keras does not provide, all replicas compute this "
+        "batch, and the chief computes it alone. check warns about a difference. refuse ends "
+        "the fit or the evaluation. off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature
@@ -218,8 +218,8 @@ class TrainerConfig(BaseSettings):
     )
     checkpoint_steps: NonNegativeInt = Field(
         200,
-        description="Number of steps between two checkpoints. Every worker keeps its own. Each "
-        "epoch ends with a checkpoint, too. 0 keeps none.",
+        description="Number of steps between two checkpoints. Every worker keeps its own. An "
+        "epoch ends with one, too, if that costs less than a tenth of the time. 0 keeps none.",
     )
     resume: Literal["never", "auto", "must"] = Field(
         "auto",

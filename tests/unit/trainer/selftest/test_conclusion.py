@@ -32,9 +32,9 @@ def test_one_machine_has_rates_alone():
 @pytest.mark.parametrize(
     ("ring", "tensorflow", "taken"),
     [
-        (1000.0, 1600.0, "take TensorFlow's collectives: they are 1.6 times"),
-        (1000.0, 1100.0, "take the ring: it is as fast"),
-        (2000.0, 1000.0, "take the ring: it is 2.0 times as fast"),
+        (1000.0, 1600.0, "use TensorFlow's collectives: they are 1.6 times"),
+        (1000.0, 1100.0, "use the ring: it is as fast"),
+        (2000.0, 1000.0, "use the ring: it is 2.0 times as fast"),
     ],
 )
 def test_the_ring_is_taken_unless_the_other_way_is_much_faster(ring, tensorflow, taken):
