@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from entrypoint.export.export import filled_in
+from entrypoint.export.options import parse_options
 from entrypoint.sources.formats.slurm_lists import expand_nodes
 from harness.slurm import Job, SlurmCluster, slurm_cluster, slurm_image
 
@@ -53,6 +55,19 @@ def test_two_tasks_of_srun_train(undisturbed):
     assert len({result["weights_sha256"] for result in results}) == 1
     assert "worker-0 of 2" in output
     assert "Tini is not running as PID 1" not in output
+
+
+def test_the_exported_batch_file_trains(cluster, workbench, undisturbed):
+    """With a stand-in for Docker on the nodes: see tests/slurm/docker.py."""
+    variables = [f"--env={name}={value}" for name, value in TRAINING.items()]
+    arguments = ["slurm", "--image", workbench.image, "--storage", "/runs", *variables]
+    text = filled_in(*parse_options(arguments, ("slurm",)))
+    job = cluster.submit_file(text, "train")
+    assert job.wait_for_end(RUN_SECONDS)["JobState"] == "COMPLETED", job.output()
+    _, expected = undisturbed
+    assert [result["weights_sha256"] for result in job.results()] == [
+        result["weights_sha256"] for result in expected
+    ]
 
 
 def test_explain_shows_the_port_of_the_task(cluster):

@@ -1,8 +1,6 @@
 """A real Docker Swarm of two machines: both stack files train, and lost tasks and nodes return."""
 
 from concurrent.futures import ThreadPoolExecutor
-from io import BytesIO
-from tarfile import TarFile, TarInfo
 
 import pytest
 
@@ -45,22 +43,12 @@ def undisturbed(swarm, workbench):
     variables = [f"--env={name}={value}" for name, value in TRAINING.items()]
     arguments = ["swarm", "--image", workbench.image, "--name", "exported", *variables]
     text = filled_in(*parse_options(arguments, ("swarm",)))
-    put(swarm.manager.container, "stack.yaml", text)
     exported = Stack(swarm, "exported")
-    exported.deploy("/stack.yaml")
+    exported.deploy_text(text)
     exported.wait_until_complete(2, RUN_SECONDS)
     digest = digest_of(exported)
     exported.remove()
     return digest
-
-
-def put(container, name, text):
-    packed = BytesIO()
-    with TarFile(fileobj=packed, mode="w") as tar:
-        info = TarInfo(name)
-        info.size = len(text.encode())
-        tar.addfile(info, BytesIO(text.encode()))
-    container.put_archive("/", packed.getvalue())
 
 
 def digest_of(stack):

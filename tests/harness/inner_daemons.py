@@ -20,6 +20,7 @@ IMAGE = "cluster-trainer-swarm:bookworm"
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 BUILD_SECONDS = 600
 UP_SECONDS = 60
+DEPLOY = ("docker", "stack", "deploy", "--resolve-image", "never", "--compose-file")
 # What an engine needs of the one around it; `--privileged` asks for more than some engines give.
 RIGHTS = (
     *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--device-cgroup-rule=a *:* rwm"),
@@ -168,8 +169,12 @@ class Stack:
 
     def deploy(self, file: str) -> None:
         """Deploy a stack file, whose path is the manager's."""
-        command = ["docker", "stack", "deploy", "--resolve-image", "never", "--compose-file", file]
-        self.swarm.manager.ask(*command, self.name, environment=self.environment)
+        self.swarm.manager.ask(*DEPLOY, file, self.name, environment=self.environment)
+
+    def deploy_text(self, text: str) -> None:
+        """Deploy the text of a stack file."""
+        deploy = f'printf %s "$1" | {shlex.join([*DEPLOY, "-", self.name])}'
+        self.swarm.manager.ask("bash", "-c", deploy, "bash", text)
 
     def output(self) -> str:
         """Return what its workers have printed, as far as their nodes are up; and its tasks."""

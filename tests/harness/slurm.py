@@ -164,6 +164,11 @@ class SlurmCluster:
         )
         return Job(self, number.strip(), runs)
 
+    def submit_file(self, text: str, name: str) -> Job:
+        """Submit a batch file, whose results are below a folder of this name."""
+        submit = 'printf %s "$1" | sbatch --parsable --output=/runs/%j.log'
+        return Job(self, self.ask("bash", "-c", submit, "bash", text).strip(), f"/runs/{name}")
+
     def kill(self, node: str) -> None:
         """Kill all that runs on a node, as a loss of power does."""
         self.containers[node].kill()
