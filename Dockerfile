@@ -184,4 +184,5 @@ WORKDIR /workspace
 USER 1000:1000
 # 0.1 s of CPU; a worker that waits, starts, restarts within its limits is healthy (docs/reference/status.md).
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["/usr/local/bin/status"]
-ENTRYPOINT ["/usr/bin/tini", "-g", "--", "/opt/venv/bin/python", "-I", "-m", "entrypoint"]
+# -s: where tini is not PID 1, as under Slurm, it collects orphans all the same, and prints no warning.
+ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/venv/bin/python", "-I", "-m", "entrypoint"]

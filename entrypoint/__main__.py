@@ -13,7 +13,12 @@ from pathlib import Path
 
 from entrypoint.arguments import EXPORT, SELFTEST, STATUS, Request, parse_arguments
 from entrypoint.checks.machine import check_machine
-from entrypoint.checks.options import check_metrics_port, check_min_workers, regroup_warning
+from entrypoint.checks.options import (
+    check_metrics_port,
+    check_min_workers,
+    check_preemption,
+    regroup_warning,
+)
 from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
@@ -120,6 +125,7 @@ def _check(
         lambda: check_machine(options.gpus_per_worker, environment),
         lambda: check_metrics_port(options.metrics_port, ports),
         lambda: check_min_workers(options, len(ports) or 1, collectives),
+        lambda: check_preemption(options),
         lambda: _check_network(request, answer),
     )
 

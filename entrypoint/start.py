@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from entrypoint.arguments import Request
 from entrypoint.checks.machine import machine_warnings
@@ -23,6 +24,9 @@ from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.metrics_process import MetricsProcess
 from entrypoint.supervision.run import EXIT_NO_PROCESS, run
 from entrypoint.supervision.supervisor import end
+
+if TYPE_CHECKING:
+    from entrypoint.supervision.preemption.watch import PreemptionWatch
 
 
 @dataclass(frozen=True)
@@ -61,13 +65,26 @@ def start(start: ResolvedStart, log: Log) -> int:
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
     metrics = MetricsProcess(start.options.metrics_port, start.environment, log)
+    also = replace(log, also=board.line)
+    watch = _preemption_watch(start.options, also)
     try:
-        code = _start(start, warnings, replace(log, also=board.line), board)
+        code = _start(start, warnings, also, board, watch)
     except Exception as error:  # noqa: BLE001 -- whoever waits for this worker must hear of its end
         code = _failed(error, start.options, log)
     metrics.end()
+    if watch:
+        watch.end()
     board.note_end(code, was_stopped=code in STOP_CODES)
     return code
+
+
+def _preemption_watch(options: Options, log: Log) -> PreemptionWatch | None:
+    """Return what will watch for a preemption notice, if that was asked for."""
+    if options.preemption_notice is None:
+        return None
+    from entrypoint.supervision.preemption.watch import PreemptionWatch  # noqa: PLC0415 -- seldom
+
+    return PreemptionWatch(options.preemption_notice, options.preemption_url, log)
 
 
 def _failed(error: Exception, options: Options, log: Log) -> int:
@@ -77,9 +94,17 @@ def _failed(error: Exception, options: Options, log: Log) -> int:
     return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
 
 
-def _start(start: ResolvedStart, warnings: Sequence[str], log: Log, board: Board) -> int:
+def _start(
+    start: ResolvedStart,
+    warnings: Sequence[str],
+    log: Log,
+    board: Board,
+    watch: PreemptionWatch | None,
+) -> int:
     request, environment, options = start.request, start.environment, start.options
     remove_failure(options.failure_file, log)
+    if watch and (told := watch.begin()):
+        return end(told, (), options, log)
     board.note(STARTING, "looking for packages" if start.requirements else "")
     installed = _install(start, log)
     if installed.code:

@@ -1,4 +1,4 @@
-"""Checks whether METRICS_PORT is free, and whether MIN_WORKERS is possible."""
+"""Checks whether METRICS_PORT is free, MIN_WORKERS is possible, and PREEMPTION_URL is used."""
 
 from __future__ import annotations
 
@@ -69,6 +69,13 @@ def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
     accepted = f"{span}: more than half of the {workers} workers, and at most all"
     half = "Half of the workers cannot tell whether the others are lost or continue, too."
     return Problem(MIN_WORKERS, str(least), accepted, half if least < fewest else "")
+
+
+def check_preemption(options: Options) -> None:
+    """Raise ConfigurationError if an address is given, but nothing asks there."""
+    if options.preemption_url and not options.preemption_notice:
+        accepted = "an address together with PREEMPTION_NOTICE, which is not set"
+        raise ConfigurationError([Problem("PREEMPTION_URL", options.preemption_url, accepted)])
 
 
 def regroup_warning(least: int | None, *, is_given: bool) -> str | None:

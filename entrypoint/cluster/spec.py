@@ -126,6 +126,8 @@ class Resolution:
     """Other keys of the given TF_CONFIG."""
     task_extra: Mapping[str, object] = field(default_factory=dict)
     """Other keys of the given "task"."""
+    own_port: int | None = None
+    """The source's own default port, if it was used in place of WORKER_PORT's."""
 
     @property
     def rank(self) -> int | None:

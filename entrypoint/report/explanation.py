@@ -50,6 +50,8 @@ def explained_values(
     if resolution and resolution.source != "TF_CONFIG":
         source = f"derived: {resolution.source}"
         values["TF_CONFIG"] = Explained(resolution.tf_config_text(), source)
+        if resolution.own_port:
+            values["WORKER_PORT"] = Explained(str(resolution.own_port), source)
     return values | (_without_proxy(environ, resolution) if resolution else {})
 
 

@@ -70,6 +70,17 @@ def choice(*words: str) -> Form[str]:
     return Form(" or ".join(words), parse)
 
 
+def http_url() -> Form[str]:
+    """Return the form of the address of an HTTP server, without a path."""
+
+    def parse(text: str) -> str | None:
+        shown = text.strip().rstrip("/")
+        host = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+        return shown if re.fullmatch(rf"http://{host}", shown) else None
+
+    return Form("http:// with a host, and a port if it is not 80", parse)
+
+
 def secret(fewest_characters: int) -> Form[str]:
     """Return the form of a secret; a file's final newline is not part of it."""
 

@@ -23,6 +23,7 @@ from entrypoint.settings.environment_variable import (
 from entrypoint.settings.forms import Form
 
 TEXT, JSON = "text", "json"
+AWS, GCP, AZURE = "aws", "gcp", "azure"
 LONGEST_SECONDS = 10_000_000
 LARGEST_EXIT_CODE = 255
 FEWEST_TOKEN_CHARACTERS = 16
@@ -106,6 +107,20 @@ class Options:
         purpose="Seconds that the command may take to end after SIGTERM before it is killed. Keep "
         "it below docker stop's own limit of 10 s.",
         example="55",
+    )
+    preemption_notice: str | None = option(
+        "PREEMPTION_NOTICE",
+        forms.choice(AWS, GCP, AZURE),
+        purpose="The cloud whose metadata server is asked whether this machine is about to end: "
+        "AWS, Google Cloud or Azure. A notice stops this worker as SIGTERM does: all workers save "
+        "a checkpoint of the same step. If unset: nothing is asked.",
+        example="aws",
+    )
+    preemption_url: str | None = option(
+        "PREEMPTION_URL",
+        forms.http_url(),
+        purpose="The address of that metadata server, if it is not http://169.254.169.254.",
+        example="http://[fd00:ec2::254]",
     )
     max_restarts: int = option(
         "MAX_RESTARTS",

@@ -79,7 +79,8 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
     """Return the cluster of the job: worker i is entry i of its list of hosts."""
     if not is_here(environ):
         return None
-    port = default_port if environ.given("WORKER_PORT") else PORT
+    own_port = None if environ.given("WORKER_PORT") else PORT
+    port = own_port or default_port
     source, said = _variables(environ) if any(map(environ.given, NEEDS)) else _file(environ)
     (hosts_name, value), (current_name, current) = said.items()
     hosts = _hosts(hosts_name, value)
@@ -87,7 +88,7 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
         lambda: read_workers(hosts_name, hosts, port),
         lambda: _index(current_name, current, hosts),
     )
-    return Resolution(source, spec, Task(WORKER, index))
+    return Resolution(source, spec, Task(WORKER, index), own_port=own_port)
 
 
 def _variables(environ: Environ) -> tuple[str, dict[str, object]]:

@@ -40,7 +40,8 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
     """
     if not all(environ.given(name) for name in NEEDS):
         return None
-    port = default_port if environ.given("WORKER_PORT") else FIRST_PORT
+    own_port = None if environ.given("WORKER_PORT") else FIRST_PORT
+    port = own_port or default_port
     hosts, tasks, count, _ = all_of(
         lambda: _hosts(environ, port),
         lambda: _expand(environ, "SLURM_STEP_TASKS_PER_NODE", expand_tasks, "such as 3(x2),2,1"),
@@ -54,7 +55,7 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
     spec = ClusterSpec.of_workers(Address(hosts[node], port + place) for node, place in places)
     raise_any(spec_problems("SLURM_STEP_NODELIST", spec))
     raise_any(_other_distribution(environ, *places[rank]))
-    return Resolution("SLURM_STEP_NODELIST", spec, Task(WORKER, rank))
+    return Resolution("SLURM_STEP_NODELIST", spec, Task(WORKER, rank), own_port=own_port)
 
 
 def _hosts(environ: Environ, port: int) -> list[str]:

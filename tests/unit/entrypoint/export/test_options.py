@@ -89,6 +89,8 @@ def test_swarm_starts_a_replica_for_each_host(exported):
     ]
     assert worker["deploy"]["replicas"] == 3
     assert worker["environment"]["WORKER_HOSTS"] == "slot-1,slot-2,slot-3"
+    # Swarm publishes a replica's name after its first check.
+    assert worker["healthcheck"] == {"interval": "10s", "retries": 9}
     assert worker["deploy"]["resources"]["reservations"]["generic_resources"]
 
 

@@ -73,6 +73,28 @@ def test_json_shows_a_schedulers_variables_that_are_set(run: Callable) -> None:
     }
 
 
+SLURM = {
+    "SLURM_PROCID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_STEP_NODELIST": "n[1-2]",
+}
+SAGEMAKER = {"SM_HOSTS": '["a","b"]', "SM_CURRENT_HOST": "a"}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "port", "source"),
+    [(SLURM, "8888", "SLURM_STEP_NODELIST"), (SAGEMAKER, "8890", "SM_HOSTS")],
+)
+def test_json_shows_a_schedulers_own_port(
+    run: Callable, scheduler: dict[str, str], port: str, source: str
+) -> None:
+    values = json.loads(run("explain", "--json", "true", **scheduler).stdout)["values"]
+    assert values["WORKER_PORT"] == {"value": port, "source": f"derived: {source}"}
+    given = run("explain", "--json", "true", **scheduler, WORKER_PORT="7000").stdout
+    assert json.loads(given)["values"]["WORKER_PORT"] == {"value": "7000", "source": "environment"}
+
+
 def test_json_shows_what_a_scheduler_says_about_the_trainer(run: Callable) -> None:
     document = json.loads(run("explain", "--json", "true", SKYPILOT_TASK_ID="sky-1").stdout)
     assert document["values"]["TRAINER_RUN_DIR"] == {

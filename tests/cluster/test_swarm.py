@@ -1,0 +1,84 @@
+"""A real Docker Swarm of two machines: both stack files train, and lost tasks and nodes return."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from entrypoint.export.export import filled_in
+from entrypoint.export.options import parse_options
+from harness.inner_daemons import Stack, Swarm, machines
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
+# More come after it than can pass before the loss.
+KILLED_AFTER = "epoch  1/20  step"
+RUN_SECONDS = 180
+STACK = "trainer"
+
+
+@pytest.fixture(scope="module")
+def swarm(workbench):
+    with machines(workbench, ["m1", "m2"]) as started:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda machine: machine.load(workbench.image), started))
+        made = Swarm(started)
+        made.join()
+        made.wait_until_ready(2)
+        yield made
+
+
+@pytest.fixture
+def stack(swarm, workbench):
+    """The stack of compose/swarm.yaml."""
+    environment = {"IMAGE": workbench.image, "VERBOSE": "1", **TRAINING}
+    one = Stack(swarm, STACK, environment)
+    yield one
+    one.remove()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(swarm, workbench):
+    """The digest of a run of `export swarm` that nobody disturbs."""
+    variables = [f"--env={name}={value}" for name, value in TRAINING.items()]
+    arguments = ["swarm", "--image", workbench.image, "--name", "exported", *variables]
+    text = filled_in(*parse_options(arguments, ("swarm",)))
+    exported = Stack(swarm, "exported")
+    exported.deploy_text(text)
+    exported.wait_until_complete(2, RUN_SECONDS)
+    digest = digest_of(exported)
+    exported.remove()
+    return digest
+
+
+def digest_of(stack):
+    """Return the digest that all workers share."""
+    results = stack.results()
+    assert sorted(results) == ["worker-0", "worker-1"], stack.output()
+    (digest,) = {one["weights_sha256"] for found in results.values() for one in found}
+    return digest
+
+
+def test_a_killed_task_is_replaced_and_the_run_ends_with_the_same_weights(stack, undisturbed):
+    stack.deploy("/compose/swarm.yaml")
+    stack.wait_for_text(KILLED_AFTER, RUN_SECONDS)
+    other = stack.swarm.machines[1]
+    (task,) = other.ask("docker", "ps", "--quiet", "--filter", f"name={STACK}_worker").split()
+    other.ask("docker", "kill", task)
+    stack.wait_until_complete(2, RUN_SECONDS)
+    assert "resuming from step" in stack.output()
+    assert digest_of(stack) == undisturbed
+
+
+def test_a_lost_node_is_replaced_and_the_run_ends_with_the_same_weights(stack, undisturbed):
+    stack.deploy("/compose/swarm.yaml")
+    stack.wait_for_text(KILLED_AFTER, RUN_SECONDS)
+    other = stack.swarm.machines[1]
+    other.switch_off()
+    try:
+        stack.swarm.wait_until_ready(1)
+        stack.wait_until_complete(2, RUN_SECONDS)
+        assert digest_of(stack) == undisturbed
+    finally:
+        other.switch_on()
+    stack.swarm.wait_until_ready(2)
