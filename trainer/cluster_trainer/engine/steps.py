@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
@@ -81,8 +82,7 @@ class Steps:
             step = getattr(step, "python_function", step)
         self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
         self._packed = PackedLogs(model, self._step, name)
-        every = rounds.steps_of_round(self.strategy) if name == TRAINING and not is_one else 1
-        self._rounds = rounds.Rounds(model, every, self.waits)
+        self._rounds = rounds.Rounds(model, self._steps_of_round(), self.waits)
         self._first_batch = None
         if not is_one:
             self._first_batch = FirstBatch(model, self._step, self._packed, name, first_batch)
@@ -100,6 +100,18 @@ class Steps:
         if model.jit_compile and is_one:
             self._step = function_of(self._step, jit_compile=True)
         self._make_functions()
+
+    def _steps_of_round(self) -> int:
+        is_one = self._replicas.total == 1
+        return rounds.steps_of_round(self.strategy) if self._name == TRAINING and not is_one else 1
+
+    def _renew_rounds(self) -> None:
+        """Trace the steps again if rounds have another length now: `auto` has chosen it."""
+        every = self._steps_of_round()
+        if every != self._rounds.steps:
+            self._rounds = rounds.Rounds(self._model, every, self.waits)
+            self._has_variables = False
+            self.forget_traces()
 
     def forget_traces(self) -> None:
         """Trace the steps again when they run next: something that traces hold has changed."""
@@ -144,6 +156,7 @@ class Steps:
         Once is enough, whatever the batches are like the next time. Returns whether they were
         traced now, for the first time.
         """
+        self._renew_rounds()
         if self._has_variables:
             return False
         self._has_variables, is_first = True, self.trains is None
@@ -207,7 +220,8 @@ class Steps:
 
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
         """Run the steps of a call on batches that a user or `train_on_batch` gives."""
-        if self._rounds.are_wanted:
+        is_open = self._name == TRAINING and group.are_rounds_open()
+        if self._rounds.are_wanted or (is_open and self._replicas.total > 1):
             rounds.refuse_own_loop()
         last: Any = None
         examples = 0

@@ -27,14 +27,14 @@ WHAT = "training (the end of a round)"
 NAME = "TRAINER_SYNC_EVERY"
 SOME_APPLY = Problem(
     NAME,
-    "above 1, with a step that applies gradients only if the batch says so",
+    "above 1 or auto, with a step that applies gradients only if the batch says so",
     "1, or gradients that are applied in each step",
     "Each worker would decide by its share, and count other steps than the others. Multiply the "
     "gradients by 0 or 1 instead.",
 )
 OWN_LOOP = Problem(
     NAME,
-    "above 1, with `train_on_batch`",
+    "above 1 or auto, with `train_on_batch`",
     "1, or a call of `fit`",
     "Only a `fit` knows when a round ends. Its weights would be each worker's own.",
 )
@@ -42,7 +42,7 @@ OWN_LOOP = Problem(
 
 SEVERAL_DEVICES = Problem(
     NAME,
-    "above 1, with several devices on a worker",
+    "above 1 or auto, with several devices on a worker",
     "1, or one device (TRAINER_DEVICES=CPU:0)",
     "The devices of a worker sum gradients in each step.",
 )
@@ -56,7 +56,8 @@ def steps_of_round(strategy: tf.distribute.Strategy) -> int:
     """
     if ring_of(strategy) is None or count_of_all(strategy) == 1:
         return 1
-    if group.steps_of_round() > 1 and Replicas.of(strategy).local > 1:
+    is_wanted = group.steps_of_round() > 1 or group.are_rounds_open()
+    if is_wanted and Replicas.of(strategy).local > 1:
         raise ConfigurationError([SEVERAL_DEVICES])
     return group.steps_of_round()
 
@@ -95,6 +96,11 @@ class Rounds:
         self._model, self._steps, self._waits = model, steps, waits
         self._assigned: Sequence[Any] = ()
         self._counters: Sequence[Any] = ()
+
+    @property
+    def steps(self) -> int:
+        """How many steps a round has."""
+        return self._steps
 
     @property
     def are_wanted(self) -> bool:
