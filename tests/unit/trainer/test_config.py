@@ -282,3 +282,8 @@ def test_steps_by_itself_go_with_nothing_that_is_summed_in_each_step(base, also)
     assert name in message
     assert "TRAINER_SYNC_EVERY" in message
     TrainerConfig.read(given | {"TRAINER_SYNC_EVERY": "1"}, ())
+    auto = given | {"TRAINER_SYNC_EVERY": "auto"}
+    if name == "TRAINER_WIRE":  # it may choose 1
+        assert TrainerConfig.read(auto, ()).sync_every == "auto"
+    else:
+        assert name in refusal(auto)

@@ -116,7 +116,9 @@ class CheckpointCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._saver, self._every, self._found, self._coordinator = saver, every, found, coordinator
-        self._callbacks, self._described = callbacks, dict(coordinator.options.described)
+        # Where auto has chosen, finding the checkpoint has told this worker what.
+        self._described = {**coordinator.options.described, **rounds_described()}
+        self._callbacks = callbacks
         self._trainable: dict[int, bool] = {}
         self.place = found.place if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None

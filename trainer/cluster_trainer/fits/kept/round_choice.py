@@ -18,7 +18,7 @@ from cluster_trainer.process.round_length import Measured
 from cluster_trainer.settings.names.spellings import variable_of
 
 LEAST_SECONDS = 3.0
-CHOSEN = "fit (the steps between two averages)"
+CHOSEN = "fit (steps of a round)"
 ADVICE = (
     "The first seconds measure how long sums take, and then the fit begins again from the "
     "checkpoint of step 0."
