@@ -39,12 +39,14 @@ class Calls(keras.callbacks.Callback):
 
 keras.utils.set_random_seed(1)
 noise = np.random.default_rng(0)
-x, y = noise.normal(size=(3200, 3)).astype("float32"), noise.normal(size=(3200, 1)).astype("float32")
-model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+x, y = (noise.normal(size=(3200, size)).astype("float32") for size in (3, 1))
+layers = keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)
+model = keras.Sequential([keras.Input((3,)), *layers])
 model.compile("adam", "mse")
 calls = Calls()
 model.fit(x, y, batch_size=8, epochs=EPOCHS, callbacks=[calls], verbose=0)
-weights = b"".join(np.asarray(one).tobytes() for one in [*model.weights, *model.optimizer.variables])
+state = [*model.weights, *model.optimizer.variables]
+weights = b"".join(np.asarray(one).tobytes() for one in state)
 print("WEIGHTS", hashlib.sha256(weights).hexdigest(), calls.epochs[-EPOCHS:], flush=True)
 """
 SLOW, FAST = "0.02", "0"

@@ -60,7 +60,9 @@ def test_examples(step, in_sum, ratio, steps):
 
 def test_it_says_from_what_it_was_chosen_and_how_to_repeat_it():
     words = str(chosen(measured(0.01, 0.04, 1.0, steps=60)))
-    assert words.startswith("TRAINER_SYNC_EVERY=auto: 64, because sums of gradients took 80% of 3.0 s")
+    assert words.startswith(
+        "TRAINER_SYNC_EVERY=auto: 64, because sums of gradients took 80% of 3.0 s"
+    )
     assert "(40 ms beside a step of 10 ms)" in words
     assert words.endswith("TRAINER_SYNC_EVERY=64 repeats this run")
 

@@ -22,7 +22,7 @@ SMALL_BYTES = 2**16
 MOST, ALMOST_ALL = 0.5, 0.9
 """Of the waiting: the shares of float32 sums at which they explain it. The rest are sparse rows."""
 EVERY = "TRAINER_SYNC_EVERY"
-NOT_EXACT = "not exact: each worker takes steps by itself"
+NOT_EXACT = "not exact: each worker takes steps by itself; auto chooses how many"
 HELPS = "larger batches or a faster network would help"
 BITS, GIGA, MILLI = 8, 1e9, 1e-3
 

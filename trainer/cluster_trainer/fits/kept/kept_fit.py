@@ -163,7 +163,10 @@ class KeptFit:
     @property
     def beginning(self) -> str:
         """Where the fit begins, in words."""
-        return (self._start or Start()).in_words
+        words = (self._start or Start()).in_words
+        if self._options.job.config.sync_every == "auto" and (every := steps_of_round()) > 1:
+            words += f"; auto has chosen averages every {every} steps"
+        return words
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
