@@ -52,12 +52,12 @@ print("WEIGHTS", hashlib.sha256(weights).hexdigest(), calls.epochs[-EPOCHS:], fl
 SLOW, FAST = "0.02", "0"
 
 
-def place_of(folder, every, seconds=SLOW, **settings):
+def place_of(folder, every, seconds=SLOW, size=2, **settings):
     script = folder / "script.py"
     folder.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
     settings = {"SUM_SECONDS": seconds, "TRAINER_SYNC_EVERY": every, **settings}
-    return MeetingPlace(folder / "run", 2, str(script), **settings)
+    return MeetingPlace(folder / "run", size, str(script), **settings)
 
 
 def weights_of(place):
@@ -87,6 +87,7 @@ def test_slow_sums_begin_the_fit_again_with_rounds_that_the_number_repeats(tmp_p
     assert by_auto == by_number
 
 
+@pytest.mark.long
 def test_cheap_sums_stay_in_each_step_without_a_second_beginning(tmp_path):
     more = {"EPOCHS": "400", "TRAINER_WIRE": "bfloat16", "TRAINER_THREADS": "1"}
     with place_of(tmp_path, "auto", FAST, **more) as place:
@@ -98,6 +99,7 @@ def test_cheap_sums_stay_in_each_step_without_a_second_beginning(tmp_path):
     assert re.search(r"because sums of gradients took \d+% of", log)
 
 
+@pytest.mark.long
 def test_a_killed_worker_keeps_the_choice_and_the_bits(tmp_path):
     with place_of(tmp_path / "auto", "auto", PAUSE="0.5") as place:
         victim = place.workers[1]
@@ -128,14 +130,28 @@ def test_a_new_process_resumes_with_the_choice_and_refuses_another_number(tmp_pa
     assert by_auto == by_number
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [({"TRAINER_CHECKPOINT_STEPS": "0"}, "without checkpoints")],
-)
-def test_a_fit_that_cannot_begin_again_is_refused(tmp_path, settings, why):
-    with place_of(tmp_path, "auto", **settings) as place:
+@pytest.mark.long
+def test_with_fewer_workers_and_one_that_is_back_all_keep_the_choice(tmp_path):
+    more = {"size": 3, "MIN_WORKERS": "2", "PAUSE": "1", "EPOCHS": "12"}
+    with place_of(tmp_path, "auto", **more) as place:
+        victim = place.workers[2]
+        place.when(lambda: (victim.status.get("checkpoint_step") or 0) > 0, "a checkpoint")
+        every = victim.status["sync_every"]
+        victim.kill()
+        place.when(lambda: place.members == [0, 1], "a ring of two")
+        victim.start(is_late=True)
+        place.when(lambda: place.members == [0, 1, 2], "a ring of three")
+        assert place.wait() == [0, 0, 0], place.logs
+        logs = [worker.log.read_text() for worker in place.workers]
+        assert [one.status["sync_every"] for one in place.workers] == [every] * 3
+    found = {*re.findall(r"WEIGHTS (\w+)", "".join(logs))}
+    assert len(found) == 1, logs
+
+
+def test_a_fit_that_cannot_begin_again_is_refused(tmp_path):
+    with place_of(tmp_path, "auto", TRAINER_CHECKPOINT_STEPS="0") as place:
         assert place.wait() == [78, 78], place.logs
-        assert why in place.logs
+        assert "without checkpoints" in place.logs
 
 
 def test_a_fit_that_is_over_before_enough_was_measured_is_exact(tmp_path):
