@@ -281,6 +281,9 @@ class Steps:
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
         """Do a call's steps; of its first round some were done `before`."""
         place = self._rounds.place(before)
+        if self._rounds.rounds_changes and not before:
+            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
+            self._rounds.begin()
         if self._replicas.total > 1 and call.source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
             if self._gathers:
@@ -338,6 +341,7 @@ class Steps:
         place = self._rounds.place(ends=call.steps == 1)
         arguments = call.batches, tf.constant(1), reading, place
         self._many.get_concrete_function(*arguments)  # creates all variables
+        self._rounds.begin()
         try:
             batch = call.take()
         except StopIteration:

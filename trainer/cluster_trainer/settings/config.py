@@ -119,7 +119,8 @@ class TrainerConfig(BaseSettings):
         "float32",
         description="The number format in which float32 gradients are sent over the ring. "
         "bfloat16 halves the traffic, for slow networks: it rounds each gradient to 8 "
-        "significant bits. Sums stay float32.",
+        "significant bits, and with TRAINER_SYNC_EVERY above 1 each weight's change since the last "
+        "average. Sums stay float32.",
     )
     sync_every: AutoOrPositive = Field(
         1,
@@ -336,12 +337,6 @@ class TrainerConfig(BaseSettings):
             raise validators.refuse(
                 "1, since TRAINER_COLLECTIVES is tensorflow",
                 "Only the workers of a ring take steps by themselves: TRAINER_COLLECTIVES=ring.",
-            )
-        is_rounded = info.data.get("wire", "float32") != "float32"
-        if steps not in (1, "auto") and is_rounded:  # auto may choose 1, which sends gradients
-            raise validators.refuse(
-                f"1 or auto, since TRAINER_WIRE is {info.data['wire']}",
-                "Weights are averaged as float32, and no gradients are sent. Set one of the two.",
             )
         return steps
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
 from cluster_trainer.engine.replicas import own_state, statistics, step_context
+from cluster_trainer.engine.replicas.changes import WIRE, Changes
 from cluster_trainer.engine.replicas.writes import Writes
 from cluster_trainer.engine.waits import SUMS, Waits
 from cluster_trainer.private import keras_names
@@ -96,6 +97,8 @@ class Rounds:
         self._model, self._steps, self._waits = model, steps, waits
         self._assigned: Sequence[Any] = ()
         self._counters: Sequence[Any] = ()
+        is_rounded = steps > 1 and group.gradients_wire() == WIRE and not model.run_eagerly
+        self._changes = Changes() if is_rounded else None
 
     @property
     def steps(self) -> int:
@@ -110,6 +113,16 @@ class Rounds:
     def place(self, since: int = 0, *, ends: bool = True) -> Place | None:
         """Return what a call of TensorFlow is told; None where there are no rounds."""
         return Place(tf.constant(since), tf.constant(ends)) if self.are_wanted else None
+
+    @property
+    def rounds_changes(self) -> bool:
+        """Whether what is averaged is sent as rounded changes; see changes.py."""
+        return self._changes is not None
+
+    def begin(self) -> None:
+        """Begin a round at the start of a call of TensorFlow, whose steps are traced."""
+        if self._changes:
+            self._changes.begin()
 
     def note(self, part: step_context.Share, batch: Any) -> None:
         """Note what a step has assigned that was just traced, or done.
@@ -133,6 +146,8 @@ class Rounds:
         if part.problems:
             raise ConfigurationError([*dict.fromkeys(part.problems)])
         self._assigned = [one for one in assigned if _is_floating(one)]
+        if self._changes:
+            self._changes.note(self._assigned, part)
         self._counters = [keras_names.step_counter(one) for one in part.optimizers.values()]
         self._counters += statistics.whole_numbers(self._model)
 
@@ -168,7 +183,13 @@ class Rounds:
     def _average(self) -> tf.Tensor:
         copies = [step_context.own(one) for one in self._assigned]
         values = [tf.identity(one) for one in copies]
-        means = self._waits.measured(SUMS, values, lambda: statistics.means_of(values, WHAT))
+
+        def mean() -> list[tf.Tensor]:
+            if self._changes:
+                return self._changes.means_of(copies, WHAT)
+            return statistics.means_of(values, WHAT)
+
+        means = self._waits.measured(SUMS, values, mean)
         for copy, mean in zip(copies, means, strict=True):
             copy.assign(mean)
         return _nothing()

@@ -120,7 +120,7 @@ class KeptFit:
     def _rounds(self) -> RoundChoice:
         is_alone = self._workers.count == 1
         is_measuring = are_rounds_open() and not is_alone and not self._options.rehearses
-        ratio = partial(ratio_of, self._model, is_rounded=gradients_wire() == "bfloat16")
+        ratio = partial(ratio_of, self._model)
         return RoundChoice(self._workers, ratio, is_measuring=is_measuring)
 
     @cached_property

@@ -10,20 +10,19 @@ from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.private import keras_names
 
 
-def ratio_of(model: keras.Model, *, is_rounded: bool) -> float:
+def ratio_of(model: keras.Model) -> float:
     """Return how much more is sent: weights, slots and statistics against gradients.
 
     Sparse gradients, which are smaller than their weights, count as dense.
 
     Args:
         model: compiled, with all variables.
-        is_rounded: whether gradients are sent as bfloat16; averages never are.
     """
     gradients = _size(model.trainable_variables)
     optimizers = keras_names.optimizers_of(model)
     slots = [variable for one in optimizers for variable in one.variables]
     averaged = gradients + _size(slots) + _size(statistics.of_replica(model))
-    return max(1.0, averaged / max(gradients, 1)) * (2 if is_rounded else 1)
+    return max(1.0, averaged / max(gradients, 1))
 
 
 def _size(variables: list[Any]) -> int:
