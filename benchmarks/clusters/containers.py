@@ -33,6 +33,7 @@ class Cluster:
         command: what each runs; none: the trainer.
         together: whether they know of each other.
         bits_a_second: what each can send; None: as the machine can.
+        late_seconds: how much later than at this rate all arrives; needs a rate.
         first_cpu: the first worker's processor; the others take the next ones, in turn.
     """
 
@@ -44,6 +45,7 @@ class Cluster:
     together: bool = True
     bits_a_second: int | None = None
     first_cpu: int = 0
+    late_seconds: float = 0.0
 
 
 class LostWorkerError(Exception):
@@ -136,7 +138,7 @@ def _start_link(
     }
     link = client.containers.create(
         cluster.image,
-        ["/link.py", str(cluster.bits_a_second), json.dumps(targets)],
+        ["/link.py", str(cluster.bits_a_second), json.dumps(targets), str(cluster.late_seconds)],
         entrypoint=["python"],
         name=f"{networks[0]}-link",
         volumes=[f"{LINK}:/link.py:ro"],

@@ -1,16 +1,18 @@
 """A network of a limited rate: forwards connections between hosts, and delays what they send.
 
 Runs in a container between the workers, each of which is on a network of its own:
-`link.py BITS_A_SECOND '{"PORT": "HOST", …}'` listens on each port, and forwards to the same port of
-its host. Each host has a cable with the rate in both directions, as at a switch: what it sends to
-several, and what comes to it from several, shares that. Data stays within the kernel (`splice`), so
-that forwarding takes little of a processor's time, which the line printed at the end tells.
+`link.py BITS_A_SECOND '{"PORT": "HOST", …}' [SECONDS]` listens on each port, and forwards to the
+same port of its host, where all arrives so many seconds later. Each host has a cable with the rate
+in both directions, as at a switch: what it sends to several, and what comes to it from several,
+shares that. Without a delay, data stays within the kernel (`splice`), so that forwarding takes
+little of a processor's time, which the line printed at the end tells.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import queue
 import signal
 import socket
 import sys
@@ -30,10 +32,11 @@ class Switch:
 
     Args:
         bits_a_second: the rate of each, in each direction.
+        late_seconds: how much later than at this rate everything arrives.
     """
 
-    def __init__(self, bits_a_second: float) -> None:
-        self._rate = bits_a_second / 8
+    def __init__(self, bits_a_second: float, late_seconds: float = 0.0) -> None:
+        self._rate, self.late_seconds = bits_a_second / 8, late_seconds
         self._lock = threading.Lock()
         self._free_at: dict[tuple[str, str], float] = {}
         self.moved = 0
@@ -78,6 +81,35 @@ def forward(
         os.close(into_pipe)
 
 
+def forward_late(
+    switch: Switch, names: tuple[str, str], source: socket.socket, target: socket.socket
+) -> None:
+    """Do what `forward` does, but let everything arrive later; what is on its way is kept."""
+    under_way: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+
+    def arrive() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                due, piece = under_way.get()
+                time.sleep(max(0.0, due - time.monotonic()))
+                if not piece:
+                    target.shutdown(socket.SHUT_WR)
+                    return
+                target.sendall(piece)
+
+    arriving = threading.Thread(target=arrive)
+    arriving.start()
+    piece = b"nothing"
+    while piece:
+        try:
+            piece = source.recv(PIECE)
+        except OSError:
+            piece = b""
+        time.sleep(switch.delay(*names, len(piece)))
+        under_way.put((time.monotonic() + switch.late_seconds, piece))
+    arriving.join()
+
+
 def join(switch: Switch, dialler: socket.socket, host: str, port: int) -> None:
     """Connect who has dialled with the host that it meant; close it where nobody is there."""
     name = dialler.getpeername()[0]
@@ -90,9 +122,10 @@ def join(switch: Switch, dialler: socket.socket, host: str, port: int) -> None:
         for connection in (dialler, found):
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        back = threading.Thread(target=forward, args=(switch, (other, name), found, dialler))
+        move = forward_late if switch.late_seconds else forward
+        back = threading.Thread(target=move, args=(switch, (other, name), found, dialler))
         back.start()
-        forward(switch, (name, other), dialler, found)
+        move(switch, (name, other), dialler, found)
         back.join()
 
 
@@ -104,9 +137,9 @@ def listen(switch: Switch, server: socket.socket, host: str) -> None:
         threading.Thread(target=join, args=(switch, dialler, host, port), daemon=True).start()
 
 
-def main(bits_a_second: float, hosts: dict[str, str]) -> None:
+def main(bits_a_second: float, hosts: dict[str, str], late_seconds: float) -> None:
     """Forward until a signal comes."""
-    switch = Switch(bits_a_second)
+    switch = Switch(bits_a_second, late_seconds)
     for port, host in hosts.items():
         server = socket.create_server(("", int(port)), backlog=128)
         threading.Thread(target=listen, args=(switch, server, host), daemon=True).start()
@@ -118,4 +151,4 @@ def main(bits_a_second: float, hosts: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    main(float(sys.argv[1]), json.loads(sys.argv[2]))
+    main(float(sys.argv[1]), json.loads(sys.argv[2]), float((*sys.argv[3:], 0)[0]))

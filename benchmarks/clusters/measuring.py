@@ -86,6 +86,7 @@ def run(
             variant.together,
             variant.bits_a_second,
             first_cpu,
+            variant.late_seconds,
         )
         with started(client, cluster) as workers:
             wait(workers)

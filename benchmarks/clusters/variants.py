@@ -20,7 +20,9 @@ TENSORFLOW = {"TRAINER_COLLECTIVES": "tensorflow"}
 TORCH = "cluster-trainer-benchmark:torch"
 EVERY_STEPS = 320
 """Of an epoch of whole rounds."""
-GBIT, MBIT_100 = 1_000_000_000, 100_000_000
+AUTO = BFLOAT16 | {"TRAINER_SYNC_EVERY": "auto", "TRAINER_CHECKPOINT_STEPS": "100000"}
+"""It needs the checkpoint of step 0."""
+GBIT, MBIT_100, MBIT_20 = 1_000_000_000, 100_000_000, 20_000_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Variant:
         beside: variants that this one's rate is divided by.
         together: whether the workers are a cluster; else each trains by itself.
         bits_a_second: what a worker can send; None: as the machine can.
+        late_seconds: how much later than at this rate all arrives.
         image: another image than the one that is measured.
     """
 
@@ -50,6 +53,7 @@ class Variant:
     together: bool = True
     bits_a_second: int | None = None
     image: str | None = None
+    late_seconds: float = 0.0
 
 
 def _script(name: str) -> tuple[str, ...]:
@@ -194,5 +198,22 @@ MOBILENETS = {
         bits_a_second=GBIT,
     ),
 }
-VARIANTS = MNIST | LEVERS | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
+AUTOS = {
+    f"auto-{short}": Variant(
+        f"ring, TRAINER_SYNC_EVERY=auto and bfloat16, {words}",
+        2,
+        TRAINER | AUTO,
+        steps=EVERY_STEPS,
+        ideal="one",
+        beside=("apart", "one"),
+        bits_a_second=rate,
+        late_seconds=late,
+    )
+    for short, words, rate, late in (
+        ("1gbit", "1 Gbit/s", GBIT, 0.0),
+        ("100mbit", "100 Mbit/s", MBIT_100, 0.0),
+        ("home", "20 Mbit/s and a round trip of 40 ms", MBIT_20, 0.02),
+    )
+}
+VARIANTS = MNIST | LEVERS | AUTOS | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
 """By the names that the command line takes."""

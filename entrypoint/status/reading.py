@@ -61,6 +61,8 @@ class Status:
     """Why this worker is a straggler; "" if it is not."""
     network: str
     """Why the network limits the training; "" if it does not."""
+    sync_every: int | None
+    """After how many steps weights are averaged; 1: gradients are summed in each; None: unknown."""
     links: tuple[Link, ...]
     """The measured links of the ring; () if they were not measured."""
     gate_waits: int
@@ -146,6 +148,7 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         checkpoint_seconds=max(0.0, now - saved) if saved else None,
         slow=_text(command, "slow") if word == "training" else "",
         network=_text(command, "network") if word == "training" else "",
+        sync_every=_count(command, "sync_every"),
         links=_links(folder / NETWORK_FILE),
         gate_waits=_count(state, "waits") or 0,
         gate_wait_seconds=_number(state, "waited_seconds"),

@@ -157,11 +157,11 @@ print("TOLD", json.dumps(told), flush=True)
 """
 
 
-def told_by_two(folder, every):
+def told_by_two(folder, every, **more):
     script = folder / "script.py"
     folder.mkdir(exist_ok=True)
     script.write_text(SCRIPT)
-    settings = {"TRAINER_SYNC_EVERY": str(every), "TRAINER_FIRST_BATCH": "off"}
+    settings = {"TRAINER_SYNC_EVERY": str(every), "TRAINER_FIRST_BATCH": "off", **more}
     with MeetingPlace(folder / "run", 2, str(script), **settings) as place:
         assert place.wait() == [0, 0], place.logs
         logs = [worker.log.read_text() for worker in place.workers]
@@ -179,6 +179,17 @@ def test_weights_slots_and_statistics_are_averaged_each_few_steps_and_at_an_epoc
         assert found == pytest.approx(wanted, rel=1e-4, abs=1e-5), name
 
 
+@pytest.mark.long
+def test_with_bfloat16_the_changes_of_a_round_are_rounded_and_the_weights_are_not(tmp_path):
+    (one, other), _ = told_by_two(tmp_path, EVERY, TRAINER_WIRE="bfloat16")
+    assert one.pop("calls") == other.pop("calls")
+    for name, (found, wanted, _) in one.items():
+        assert found == other[name][0], f"{name}: the workers differ"
+        assert found == pytest.approx(wanted, rel=1e-2, abs=5e-3), name
+        is_rounded = found != pytest.approx(wanted, rel=1e-5, abs=1e-6)
+        assert is_rounded == (name != "eager"), name  # where steps run eagerly, nothing is
+
+
 TRAINER = ("-m", "trainer")
 SETTINGS = {
     "TRAINER_DATASET": "digits",
@@ -191,12 +202,14 @@ SETTINGS = {
 }
 
 
+@pytest.mark.parametrize("wire", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_a_killed_worker_changes_no_bit(tmp_path, size):
-    with MeetingPlace(tmp_path / "undisturbed", size, *TRAINER, **SETTINGS) as place:
+def test_a_killed_worker_changes_no_bit(tmp_path, size, wire):
+    settings = SETTINGS | {"TRAINER_WIRE": wire}
+    with MeetingPlace(tmp_path / "undisturbed", size, *TRAINER, **settings) as place:
         assert place.wait() == [0] * size, place.logs
         undisturbed = place.workers[0].result
-    with MeetingPlace(tmp_path / "disturbed", size, *TRAINER, **SETTINGS) as place:
+    with MeetingPlace(tmp_path / "disturbed", size, *TRAINER, **settings) as place:
         victim = place.workers[1]
         place.when(lambda: (victim.status.get("step") or 0) > 70, "step 70")
         victim.kill()

@@ -84,6 +84,17 @@ class WorkerIsBackError(Exception):
     """
 
 
+class RoundsChosenError(Exception):
+    """The first seconds of a fit have chosen that it averages weights: all begin it again.
+
+    Args:
+        every: the steps between two averages.
+    """
+
+    def __init__(self, every: int) -> None:
+        super().__init__(f"the fit begins again, with averages of weights every {every} steps")
+
+
 class RehearsedError(Exception):
     """A first step was done without the other workers, so that it is compiled; see Rehearsal."""
 

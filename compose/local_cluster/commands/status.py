@@ -151,6 +151,7 @@ def described(container: WorkerContainer, answer: Mapping[str, Any]) -> dict[str
         "restarts": None,
         "slow_reason": "",
         "network_reason": "",
+        "sync_every": None,
         "network_links": [],
         "seconds": None,
         "last_line": "",

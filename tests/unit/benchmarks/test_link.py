@@ -53,6 +53,19 @@ def test_every_byte_comes_and_takes_its_time():
         sender.join(SECONDS)
 
 
+@pytest.mark.parametrize("late_seconds", [0.1, 0.2])
+def test_what_is_late_is_late_once_however_much_it_is(late_seconds):
+    with joined(link.Switch(100 * MBIT_80, late_seconds)) as (dialled, answered):
+        began = time.monotonic()
+        sender = threading.Thread(target=dialled.sendall, args=(MEGABYTE,))
+        sender.start()
+        assert received(answered, len(MEGABYTE)) == MEGABYTE
+        assert late_seconds <= time.monotonic() - began < 5 * late_seconds  # 16 pieces
+        sender.join(SECONDS)
+        dialled.shutdown(socket.SHUT_WR)
+        assert answered.recv(1) == b""
+
+
 def test_an_end_is_passed_on_in_both_directions():
     with joined(link.Switch(MBIT_80)) as (dialled, answered):
         dialled.shutdown(socket.SHUT_WR)

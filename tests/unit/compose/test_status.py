@@ -21,6 +21,7 @@ AT = {
     "restarts": 1,
     "slow_reason": "holds the others up",
     "network_reason": "the network is the limit",
+    "sync_every": 16,
     "network_links": [],
     "seconds": 7.5,
     "last_line": "10:00:00 INFO worker-0 waiting for 1 of 4 workers",

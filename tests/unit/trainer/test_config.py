@@ -269,7 +269,6 @@ def test_xla_is_off_the_same_on_all_workers_and_may_be_another_matter_at_the_nex
 @pytest.mark.parametrize(
     "also",
     [
-        {"TRAINER_WIRE": "bfloat16"},
         {"TRAINER_COLLECTIVES": "tensorflow"},
         {"TRAINER_PRECISION": "float16"},
         {"TRAINER_SYNC_BATCH_NORM": "true"},
@@ -282,3 +281,4 @@ def test_steps_by_itself_go_with_nothing_that_is_summed_in_each_step(base, also)
     assert name in message
     assert "TRAINER_SYNC_EVERY" in message
     TrainerConfig.read(given | {"TRAINER_SYNC_EVERY": "1"}, ())
+    assert name in refusal(given | {"TRAINER_SYNC_EVERY": "auto"})

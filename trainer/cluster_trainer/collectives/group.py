@@ -18,6 +18,7 @@ class _OfProcess:
     form: Form | None = None
     gradients_wire: str | None = None
     steps_of_round: int = 1
+    are_rounds_open: bool = False
 
 
 class _OfThread(threading.local):
@@ -84,7 +85,17 @@ def let_rounds_have(steps: int) -> None:
 
     1: none. Gradients are summed in each step.
     """
-    _of_process.steps_of_round = steps
+    _of_process.steps_of_round, _of_process.are_rounds_open = steps, False
+
+
+def let_rounds_be_chosen() -> None:
+    """Let the first fit choose how many steps each worker takes by itself; 1 until then."""
+    _of_process.steps_of_round, _of_process.are_rounds_open = 1, True
+
+
+def are_rounds_open() -> bool:
+    """Return whether it is still to be chosen; see `let_rounds_be_chosen`."""
+    return _of_process.are_rounds_open
 
 
 def steps_of_round() -> int:

@@ -35,7 +35,7 @@ def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
         cpus = devices.numbered("CPU", config.logical_cpus or 1)
         names = tuple(config.devices.split(",")) if config.devices else cpus
         _refuse_missing(names)
-    if len(names) > 1 and config.sync_every > 1 and not is_alone:
+    if len(names) > 1 and config.sync_every != 1 and not is_alone:
         log.warning(
             "%s: each worker trains on one of its %d devices",
             variable_of("sync_every"),

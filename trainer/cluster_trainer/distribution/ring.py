@@ -136,12 +136,20 @@ def _where() -> str:
 def heed(config: TrainerConfig) -> None:
     """Let workers send each other what the settings say."""
     group.send_gradients_as(config.wire)
-    group.let_rounds_have(config.sync_every)
+    if config.sync_every == "auto":
+        group.let_rounds_be_chosen()
+    else:
+        group.let_rounds_have(config.sync_every)
 
 
 def say_rounds(config: TrainerConfig) -> None:
     """Say it if weights are averaged, and not gradients summed."""
-    if config.sync_every > 1:
+    if config.sync_every == "auto":
+        log.info(
+            "%s=auto: the first seconds measure how long sums take",
+            variable_of("sync_every"),
+        )
+    elif config.sync_every > 1:
         log.info(
             "each worker steps by itself, weights are averaged every %d steps (%s)",
             config.sync_every,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
@@ -81,8 +82,7 @@ class Steps:
             step = getattr(step, "python_function", step)
         self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
         self._packed = PackedLogs(model, self._step, name)
-        every = rounds.steps_of_round(self.strategy) if name == TRAINING and not is_one else 1
-        self._rounds = rounds.Rounds(model, every, self.waits)
+        self._rounds = rounds.Rounds(model, self._steps_of_round(), self.waits)
         self._first_batch = None
         if not is_one:
             self._first_batch = FirstBatch(model, self._step, self._packed, name, first_batch)
@@ -100,6 +100,18 @@ class Steps:
         if model.jit_compile and is_one:
             self._step = function_of(self._step, jit_compile=True)
         self._make_functions()
+
+    def _steps_of_round(self) -> int:
+        is_one = self._replicas.total == 1
+        return rounds.steps_of_round(self.strategy) if self._name == TRAINING and not is_one else 1
+
+    def _renew_rounds(self) -> None:
+        """Trace the steps again if rounds have another length now: `auto` has chosen it."""
+        every = self._steps_of_round()
+        if every != self._rounds.steps:
+            self._rounds = rounds.Rounds(self._model, every, self.waits)
+            self._has_variables = False
+            self.forget_traces()
 
     def forget_traces(self) -> None:
         """Trace the steps again when they run next: something that traces hold has changed."""
@@ -144,6 +156,7 @@ class Steps:
         Once is enough, whatever the batches are like the next time. Returns whether they were
         traced now, for the first time.
         """
+        self._renew_rounds()
         if self._has_variables:
             return False
         self._has_variables, is_first = True, self.trains is None
@@ -207,7 +220,8 @@ class Steps:
 
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
         """Run the steps of a call on batches that a user or `train_on_batch` gives."""
-        if self._rounds.are_wanted:
+        is_open = self._name == TRAINING and group.are_rounds_open()
+        if self._rounds.are_wanted or (is_open and self._replicas.total > 1):
             rounds.refuse_own_loop()
         last: Any = None
         examples = 0
@@ -267,6 +281,9 @@ class Steps:
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
         """Do a call's steps; of its first round some were done `before`."""
         place = self._rounds.place(before)
+        if self._rounds.rounds_changes and not before:
+            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
+            self._rounds.begin()
         if self._replicas.total > 1 and call.source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
             if self._gathers:
@@ -324,6 +341,7 @@ class Steps:
         place = self._rounds.place(ends=call.steps == 1)
         arguments = call.batches, tf.constant(1), reading, place
         self._many.get_concrete_function(*arguments)  # creates all variables
+        self._rounds.begin()
         try:
             batch = call.take()
         except StopIteration:

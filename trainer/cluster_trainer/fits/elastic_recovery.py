@@ -93,6 +93,7 @@ class ElasticRecovery:
         self._task, self._stop, self._status, self._say = task, stop, status, say
         self._reached = self._in_vain = 0
         self._ring: RenewableRing | None = None
+        self._has_begun = False
         self.footing = Footing.UNKNOWN
         self.has_trained = False
 
@@ -109,7 +110,11 @@ class ElasticRecovery:
     @property
     def is_again(self) -> bool:
         """Whether the work has begun before, here or on the others."""
-        return self.footing is Footing.AGAIN
+        return self._has_begun or self.footing is Footing.AGAIN
+
+    def begin_again(self) -> None:
+        """Note that the work begins again with the same workers, from its first checkpoint."""
+        self._has_begun = self.has_trained = True
 
     def meet(self) -> None:
         """Meet the other workers, unless they were met."""

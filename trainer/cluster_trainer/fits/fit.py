@@ -21,6 +21,7 @@ from typing import Any
 from weakref import WeakSet
 
 from cluster_trainer.callbacks.as_given import AsGiven
+from cluster_trainer.collectives.group import are_rounds_open
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
@@ -29,7 +30,7 @@ from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.program import FitRequest, Program
 from cluster_trainer.fits.script.start import begin
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, RoundsChosenError
 from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.results.status_file import status_file
 
@@ -138,14 +139,20 @@ def _to_its_end(program: Program, call: Call) -> Any:
         recovery.meet()
         if recovery.comes_late:
             recovery.come_late(lambda: _rehearsed(request, call))
-        users = AsGiven(_of_a_user(call) if recovery.goes_on else [])
+        may_repeat = recovery.goes_on or are_rounds_open()
+        users = AsGiven(_of_a_user(call) if may_repeat else [])
         while True:
             try:
                 return _trained(request, call, recovery)
+            except RoundsChosenError:
+                waiting = ""
             except INTERRUPTIONS as error:
                 waiting = recovery.interrupted(error, request.kept)
             # Only after the exception is gone: it holds all data of the fit.
-            recovery.meet_again(waiting)
+            if waiting:
+                recovery.meet_again(waiting)
+            else:
+                recovery.begin_again()
             users.restore()
     finally:
         call.arrays.let_go()

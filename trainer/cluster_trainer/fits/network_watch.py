@@ -20,6 +20,8 @@ class NetworkWatch:
         is_chief: whether this worker says so.
         is_rounded: whether gradients are sent as bfloat16.
         in_rounds: whether weights are averaged every few steps instead.
+        tell: is called with the seconds of the last calls, and for how many of them the worker that
+            waited least waited for sums.
 
     Attributes:
         reason: why the network is the limit, for `status`; empty if it is not.
@@ -34,9 +36,11 @@ class NetworkWatch:
         is_chief: bool,
         is_rounded: bool,
         in_rounds: bool = False,
+        tell: Callable[[float, float], object] = lambda *_: None,
     ) -> None:
         self._limit, self._ring, self._waited = limit, ring, waited
         self._is_chief, self._is_rounded, self._in_rounds = is_chief, is_rounded, in_rounds
+        self._tell = tell
         self._before: tuple[float, Traffic] | None = None
         self._more = Traffic()
         self.reason = ""
@@ -58,6 +62,7 @@ class NetworkWatch:
         sums, exchanging = (-one for one in told)
         mine = self._more.sent_bytes, self._more.exchanges
         self._limit.note(Interval(seconds, sums, exchanging, *mine))
+        self._tell(seconds, sums or exchanging)  # the waits are not measured on a GPU
         if not self._is_chief:
             return
         if not self._limit.is_reached:

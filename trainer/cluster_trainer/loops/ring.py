@@ -36,7 +36,8 @@ def ring_of_loop(function: str) -> RenewableRing | None:
         advice = f"A loop of your own computes on one: set {variable_of('devices')} to one of them."
         number = len(devices.extended.worker_devices)
         raise _refused(function, f"{number} devices of this worker", "one device", advice)
-    if (steps := group.steps_of_round()) > 1:
+    steps = "auto" if group.are_rounds_open() else group.steps_of_round()
+    if steps != 1:
         name = variable_of("sync_every")
         advice = f"A loop of your own sums in each step: unset {name}."
         raise _refused(function, f"{name}={steps}", "1", advice)

@@ -22,7 +22,7 @@ SMALL_BYTES = 2**16
 MOST, ALMOST_ALL = 0.5, 0.9
 """Of the waiting: the shares of float32 sums at which they explain it. The rest are sparse rows."""
 EVERY = "TRAINER_SYNC_EVERY"
-NOT_EXACT = "not exact: each worker takes steps by itself"
+NOT_EXACT = "not exact: each worker takes steps by itself; auto chooses how many"
 HELPS = "larger batches or a faster network would help"
 BITS, GIGA, MILLI = 8, 1e9, 1e-3
 
@@ -111,7 +111,7 @@ class NetworkLimit:
         """
         what = "averages of weights" if in_rounds else "sums of gradients"
         take = f"{what} take {self.share:.0%} of the time"
-        rounds = f"{EVERY}=16 in place of bfloat16" if is_rounded else f"{EVERY}=16"
+        rounds = f"{EVERY}=16"
         helps = f"a larger {EVERY}, {HELPS}" if in_rounds else HELPS
         if self._sends_much:
             rate = f"{self.bits_per_second / GIGA:.2g} Gbit/s"
@@ -130,8 +130,7 @@ class NetworkLimit:
             gain = f"TRAINER_WIRE=bfloat16 would train {self._faster(HALF)}"
             gains.append(f"{gain} (gradients are rounded on the way)")
         if self._is_of_sums(ALMOST_ALL):  # rounds send whole tables in place of sparse rows
-            left = OF_ROUNDS / HALF if is_rounded else OF_ROUNDS
-            gains.append(f"{rounds} would train {self._faster(left)} ({NOT_EXACT})")
+            gains.append(f"{rounds} would train {self._faster(OF_ROUNDS)} ({NOT_EXACT})")
         return f"{', '.join(gains)}, and " if gains else ""
 
     @property

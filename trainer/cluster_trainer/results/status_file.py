@@ -42,8 +42,9 @@ class StatusFile:
             at_once: else at most once a second, unless the state is a new one.
             place: `step`, `epoch` (from 1), `epochs`, `examples_per_second`, `checkpoint_step`,
                 `checkpoint_at` (by the monotonic clock), `slow` (why this worker holds the others
-                up, or an empty text), `network` (why the network is the limit, or an empty text);
-                what is not given stays as it was.
+                up, or an empty text), `network` (why the network is the limit, or an empty text),
+                `sync_every` (after how many steps weights are averaged); what is not given stays
+                as it was.
         """
         now = time.monotonic()
         is_new = state != self._told["state"]

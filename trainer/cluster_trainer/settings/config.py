@@ -119,14 +119,16 @@ class TrainerConfig(BaseSettings):
         "float32",
         description="The number format in which float32 gradients are sent over the ring. "
         "bfloat16 halves the traffic, for slow networks: it rounds each gradient to 8 "
-        "significant bits. Sums stay float32.",
+        "significant bits, and with TRAINER_SYNC_EVERY above 1 each weight's change since the last "
+        "average. Sums stay float32.",
     )
-    sync_every: PositiveInt = Field(
+    sync_every: AutoOrPositive = Field(
         1,
         description="After how many steps the workers of a ring average their weights. 1: they sum "
         "gradients in each step, and N workers train as one. 16: each worker takes 16 steps by "
         "itself, for slow networks. The result is then not exact: it depends on the number of "
-        "workers.",
+        "workers. auto: the smallest power of two, up to 64, at which sums take less than a tenth "
+        "of the time, measured in the first seconds of the first fit.",
     )
     silence_seconds: PositiveInt = Field(
         10,
@@ -328,25 +330,22 @@ class TrainerConfig(BaseSettings):
 
     @field_validator("sync_every")
     @classmethod
-    def _averages_over_a_ring(cls, steps: int, info: ValidationInfo) -> int:
-        if steps > 1 and info.data.get("collectives") == "tensorflow":
+    def _averages_over_a_ring(
+        cls, steps: Literal["auto"] | int, info: ValidationInfo
+    ) -> Literal["auto"] | int:
+        if steps != 1 and info.data.get("collectives") == "tensorflow":
             raise validators.refuse(
                 "1, since TRAINER_COLLECTIVES is tensorflow",
                 "Only the workers of a ring take steps by themselves: TRAINER_COLLECTIVES=ring.",
-            )
-        if steps > 1 and info.data.get("wire", "float32") != "float32":
-            raise validators.refuse(
-                f"1, since TRAINER_WIRE is {info.data['wire']}",
-                "Weights are averaged as float32, and no gradients are sent. Set one of the two.",
             )
         return steps
 
     @field_validator("precision")
     @classmethod
     def _scales_no_loss_by_itself(cls, precision: str, info: ValidationInfo) -> str:
-        if precision == "float16" and info.data.get("sync_every", 1) > 1:
+        if precision == "float16" and info.data.get("sync_every", 1) != 1:
             raise validators.refuse(
-                "float32 or bfloat16, since TRAINER_SYNC_EVERY is above 1",
+                f"float32 or bfloat16, since TRAINER_SYNC_EVERY is {info.data['sync_every']}",
                 "float16 scales the loss, and each worker would come to a scale of its own.",
             )
         return precision
@@ -354,9 +353,9 @@ class TrainerConfig(BaseSettings):
     @field_validator("sync_batch_norm")
     @classmethod
     def _sums_in_each_step(cls, is_wanted: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
-        if is_wanted and info.data.get("sync_every", 1) > 1:
+        if is_wanted and info.data.get("sync_every", 1) != 1:
             raise validators.refuse(
-                "false, since TRAINER_SYNC_EVERY is above 1",
+                f"false, since TRAINER_SYNC_EVERY is {info.data['sync_every']}",
                 "Statistics of the whole batch are summed over the workers in each step.",
             )
         return is_wanted

@@ -28,7 +28,7 @@ ACCEPTED = {
     "devices": devices.ACCEPTED,
     "collectives": "auto, tensorflow or ring",
     "wire": "float32 or bfloat16",
-    "sync_every": A_COUNT,
+    "sync_every": f"auto or {A_COUNT}",
     "silence_seconds": f"a whole number from 1 to {MOST_SILENCE_SECONDS}",
     "epochs": A_COUNT,
     "steps_per_epoch": A_COUNT,

@@ -245,9 +245,11 @@ def test_what_a_command_tells_of_its_speed_and_checkpoints_is_shown(
         "checkpoint_at": time.monotonic() - 30,
         "slow": "throttled",
         "network": "the network is the limit",
+        "sync_every": 16,
     }
     Path(board.variables["STATUS_FILE"]).write_text(json.dumps(told))
     members = json.loads(shown("--json")[1])
+    assert members["sync_every"] == 16
     assert (members["examples_per_second"], members["checkpoint_step"]) == (1234.5, 40)
     assert 30 <= members["checkpoint_seconds"] < 40
     assert (members["slow"], members["slow_reason"]) == (True, "throttled")

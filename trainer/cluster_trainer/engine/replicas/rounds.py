@@ -18,6 +18,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
 from cluster_trainer.engine.replicas import own_state, statistics, step_context
+from cluster_trainer.engine.replicas.changes import WIRE, Changes
 from cluster_trainer.engine.replicas.writes import Writes
 from cluster_trainer.engine.waits import SUMS, Waits
 from cluster_trainer.private import keras_names
@@ -27,14 +28,14 @@ WHAT = "training (the end of a round)"
 NAME = "TRAINER_SYNC_EVERY"
 SOME_APPLY = Problem(
     NAME,
-    "above 1, with a step that applies gradients only if the batch says so",
+    "above 1 or auto, with a step that applies gradients only if the batch says so",
     "1, or gradients that are applied in each step",
     "Each worker would decide by its share, and count other steps than the others. Multiply the "
     "gradients by 0 or 1 instead.",
 )
 OWN_LOOP = Problem(
     NAME,
-    "above 1, with `train_on_batch`",
+    "above 1 or auto, with `train_on_batch`",
     "1, or a call of `fit`",
     "Only a `fit` knows when a round ends. Its weights would be each worker's own.",
 )
@@ -42,7 +43,7 @@ OWN_LOOP = Problem(
 
 SEVERAL_DEVICES = Problem(
     NAME,
-    "above 1, with several devices on a worker",
+    "above 1 or auto, with several devices on a worker",
     "1, or one device (TRAINER_DEVICES=CPU:0)",
     "The devices of a worker sum gradients in each step.",
 )
@@ -56,7 +57,8 @@ def steps_of_round(strategy: tf.distribute.Strategy) -> int:
     """
     if ring_of(strategy) is None or count_of_all(strategy) == 1:
         return 1
-    if group.steps_of_round() > 1 and Replicas.of(strategy).local > 1:
+    is_wanted = group.steps_of_round() > 1 or group.are_rounds_open()
+    if is_wanted and Replicas.of(strategy).local > 1:
         raise ConfigurationError([SEVERAL_DEVICES])
     return group.steps_of_round()
 
@@ -95,6 +97,13 @@ class Rounds:
         self._model, self._steps, self._waits = model, steps, waits
         self._assigned: Sequence[Any] = ()
         self._counters: Sequence[Any] = ()
+        is_rounded = steps > 1 and group.gradients_wire() == WIRE and not model.run_eagerly
+        self._changes = Changes() if is_rounded else None
+
+    @property
+    def steps(self) -> int:
+        """How many steps a round has."""
+        return self._steps
 
     @property
     def are_wanted(self) -> bool:
@@ -104,6 +113,16 @@ class Rounds:
     def place(self, since: int = 0, *, ends: bool = True) -> Place | None:
         """Return what a call of TensorFlow is told; None where there are no rounds."""
         return Place(tf.constant(since), tf.constant(ends)) if self.are_wanted else None
+
+    @property
+    def rounds_changes(self) -> bool:
+        """Whether what is averaged is sent as rounded changes; see changes.py."""
+        return self._changes is not None
+
+    def begin(self) -> None:
+        """Begin a round at the start of a call of TensorFlow, whose steps are traced."""
+        if self._changes:
+            self._changes.begin()
 
     def note(self, part: step_context.Share, batch: Any) -> None:
         """Note what a step has assigned that was just traced, or done.
@@ -127,6 +146,8 @@ class Rounds:
         if part.problems:
             raise ConfigurationError([*dict.fromkeys(part.problems)])
         self._assigned = [one for one in assigned if _is_floating(one)]
+        if self._changes:
+            self._changes.note(self._assigned, part)
         self._counters = [keras_names.step_counter(one) for one in part.optimizers.values()]
         self._counters += statistics.whole_numbers(self._model)
 
@@ -162,7 +183,13 @@ class Rounds:
     def _average(self) -> tf.Tensor:
         copies = [step_context.own(one) for one in self._assigned]
         values = [tf.identity(one) for one in copies]
-        means = self._waits.measured(SUMS, values, lambda: statistics.means_of(values, WHAT))
+
+        def mean() -> list[tf.Tensor]:
+            if self._changes:
+                return self._changes.means_of(copies, WHAT)
+            return statistics.means_of(values, WHAT)
+
+        means = self._waits.measured(SUMS, values, mean)
         for copy, mean in zip(copies, means, strict=True):
             copy.assign(mean)
         return _nothing()

@@ -58,6 +58,7 @@ from cluster_trainer.engine.replicas import alike, statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
+from cluster_trainer.fits.kept.consistency_check import rounds_described
 from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem, listed
@@ -115,7 +116,9 @@ class CheckpointCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._saver, self._every, self._found, self._coordinator = saver, every, found, coordinator
-        self._callbacks, self._described = callbacks, dict(coordinator.options.described)
+        # Where auto has chosen, finding the checkpoint has told this worker what.
+        self._described = {**coordinator.options.described, **rounds_described()}
+        self._callbacks = callbacks
         self._trainable: dict[int, bool] = {}
         self.place = found.place if found else Place(epoch=first, first=first)
         self.held_up: tuple[int, float] | None = None
@@ -183,7 +186,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         is_due = self._every and self.place.step // self._every > before // self._every
         if self._coordinator.stops():
             self._save()
-        elif is_due:
+        else:
+            self._coordinator.rounds.after_call(self.place.step)
+        if is_due and not self._coordinator.stops():
             self._average()
             if self._is_room():
                 self._save(another_follows=done == self.params.get("steps"))
@@ -270,6 +275,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         self.iterator.end()
+        self._coordinator.rounds.end()
         self._move(Stage.ALL)
         if self._has_weights:
             self._save()
@@ -367,7 +373,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         Args:
             at_an_end: of an epoch, or of its steps.
         """
-        if self._every is None:
+        if self._every is None or self._coordinator.rounds.is_measuring:
             return False
         passed = time.monotonic() - self._saved_at
         is_too_soon = at_an_end and passed * SHARE < self._cost()
@@ -386,8 +392,9 @@ class CheckpointCallback(keras.callbacks.Callback):
             statistics.average(self.model, self.model.distribute_strategy)
 
     def _save(self, *, another_follows: bool = False) -> None:
-        if self._every is None:
-            return
+        is_measuring = self._coordinator.rounds.is_measuring
+        if self._every is None or (is_measuring and self.place.step):
+            return  # a fit that is measured begins again at step 0
         self._saver.make_room()  # no two copies of all variables at a time
         began = self._saved_at = time.monotonic()
         self._coordinator.files.share_best()  # the best value is in the checkpoint
@@ -424,7 +431,8 @@ class CheckpointCallback(keras.callbacks.Callback):
         others = range(len(state.names), len(arrays))
         names = [*state.names, *(f"{KEPT_STATE}{index}" for index in others)]
         place = self.place
-        return Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
+        described = self._described | rounds_described()
+        return Checkpoint(place.step, place.stage, described, progress, names, arrays)
 
     def _metric_rows(self) -> np.ndarray | None:
         """Return the values of the metrics; None if they start over next."""

@@ -102,6 +102,10 @@ def rounds_described() -> dict[str, str]:
     return {variable_of("sync_every"): str(every)} if every > 1 else {}
 
 
+def _rounds() -> str:
+    return "auto" if group.are_rounds_open() else str(group.steps_of_round())
+
+
 def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[Problem]:
     """Return a problem for each fact that differs.
 
@@ -146,7 +150,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         **{name: value for name, value in described.items() if name not in OF_A_WORKER},
         "the variables": f"{len(names)}, {digest}",
         variable_of("wire"): group.gradients_wire() or "float32",
-        variable_of("sync_every"): str(group.steps_of_round()),
+        variable_of("sync_every"): _rounds(),
         variable_of("profile_steps"): ", ".join(map(str, options.cuts)),
     }
     refuse_differing(workers, options.job.task, facts)
@@ -160,6 +164,8 @@ def refuse_others(  # noqa: PLR0913, PLR0917
             left_out |= {*TRAINING}
         left_out |= {*OF_A_WORKER, ROWS} - start.found.checkpoint.settings.keys()
         left_out |= {*differing_now}  # the checkpoint has those of one worker
+        if not start.place.step:  # no step was taken, in rounds of whatever length
+            left_out |= {variable_of("sync_every")}
         refuse_other_run(start.found, described, names, left_out)
 
 

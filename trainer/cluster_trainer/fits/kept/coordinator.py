@@ -16,6 +16,7 @@ from cluster_trainer.fits.kept.consistency_check import refuse_others
 from cluster_trainer.fits.kept.ended import EndedFit
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
+from cluster_trainer.fits.kept.round_choice import RoundChoice
 from cluster_trainer.fits.kept.step_vote import Agreed, StepVote
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import RehearsedError
@@ -71,6 +72,7 @@ class Coordinator:
         validates: whether there are validations, which an interruption should not repeat.
         seed: of the order of the examples.
         run_number: identifies this run's checkpoints; the same on all workers.
+        rounds: chooses how many steps each worker takes by itself.
     """
 
     options: FitOptions
@@ -84,6 +86,7 @@ class Coordinator:
     validates: bool
     seed: int
     run_number: int
+    rounds: RoundChoice
 
     @property
     def cuts(self) -> Sequence[int]:

@@ -16,7 +16,11 @@ from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Place
 from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.collectives.group import gradients_wire, steps_of_round
+from cluster_trainer.collectives.group import (
+    are_rounds_open,
+    gradients_wire,
+    steps_of_round,
+)
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.data.memory import available_bytes
@@ -33,6 +37,8 @@ from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
 from cluster_trainer.fits.kept.finding import Start, find_start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
+from cluster_trainer.fits.kept.round_choice import RoundChoice, adopt, refuse_without_return
+from cluster_trainer.fits.kept.round_size import ratio_of
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.network_watch import NetworkWatch
 from cluster_trainer.fits.pace_watch import PaceWatch
@@ -107,7 +113,15 @@ class KeptFit:
             is_chief=self._workers.rank == 0,
             is_rounded=gradients_wire() == "bfloat16",
             in_rounds=steps_of_round() > 1,
+            tell=self._rounds.note,
         )
+
+    @cached_property
+    def _rounds(self) -> RoundChoice:
+        is_alone = self._workers.count == 1
+        is_measuring = are_rounds_open() and not is_alone and not self._options.rehearses
+        ratio = partial(ratio_of, self._model)
+        return RoundChoice(self._workers, ratio, is_measuring=is_measuring)
 
     @cached_property
     def input(self) -> InputWatch:
@@ -149,7 +163,10 @@ class KeptFit:
     @property
     def beginning(self) -> str:
         """Where the fit begins, in words."""
-        return (self._start or Start()).in_words
+        words = (self._start or Start()).in_words
+        if self._options.job.config.sync_every == "auto" and (every := steps_of_round()) > 1:
+            words += f"; auto has chosen averages every {every} steps"
+        return words
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
@@ -187,6 +204,9 @@ class KeptFit:
         if start.found:
             self._saved.furthest = start.found.checkpoint.number
             keep(start.found, self._saver)
+        ring = ring_of(self._model.distribute_strategy)
+        if self._options.job.config.sync_every == "auto" and ring:
+            adopt(self._workers, start)
         self._options.found(self)
         return start
 
@@ -226,6 +246,9 @@ class KeptFit:
             given.arguments["callbacks"] = None
             start = Start()
         start = start or self.find()
+        if self._rounds.is_measuring:
+            may_read = self._data.is_possible(None)
+            refuse_without_return(start, begins_again=may_read)
         # From here on the checkpoint callback alone holds the values, until they are restored.
         self._start = start.lighter()
         goes_on = start.found is not None
@@ -292,6 +315,7 @@ class KeptFit:
             validates=has_tests or bool(arguments.get("validation_split")),
             seed=seed,
             run_number=self._number_of_run(start),
+            rounds=self._rounds,
         )
         records = self._made_records(start)
         kept, first = [*callbacks, *records], int(arguments.get("initial_epoch", 0))
@@ -344,7 +368,8 @@ class KeptFit:
         self._begun.checkpoint_callback.let_go()
 
     def _told(self) -> dict[str, Any]:
-        return {"network": self.network.reason, **self._saved.told(self._saver.newest)}
+        rounds = {} if self._rounds.is_measuring else {"sync_every": steps_of_round()}
+        return {"network": self.network.reason, **rounds, **self._saved.told(self._saver.newest)}
 
     def _made_records(self, start: Start) -> list[ClusterTrainerRecords]:
         make, options = self._options.records, self._options
