@@ -305,3 +305,32 @@ def test_a_resume_with_another_number_of_steps_is_refused(tmp_path):
     for described in (now, {}):
         with pytest.raises(ConfigurationError, match=f"TRAINER_SYNC_EVERY.*{EVERY}"):
             refuse_other_run(found, described, [])
+
+
+# Squares of gradients that end within a round, as those of a unit that no longer fires.
+FADES = """
+import keras, numpy as np
+
+noise = np.random.default_rng(0)
+x = noise.normal(size=(4 * 128, 16)).astype("float32") * np.linspace(1, 2, 16, dtype="float32")
+x[4 * 64 :] = 0  # the second round has no gradients
+model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(1, use_bias=False)])
+model.compile(keras.optimizers.RMSprop(0.001, rho=0.9), "mse")
+model.fit(x, noise.normal(size=len(x)), batch_size=4, epochs=2, verbose=0, shuffle=False)
+squares = [one.numpy() for one in model.optimizer.variables if "velocity" in one.path]
+print("TOLD", float(min(one.min() for one in squares)), np.isfinite(model.get_weights()[0]).all())
+"""
+
+
+def test_with_bfloat16_squares_of_gradients_stay_above_zero(tmp_path):
+    """Else their root is no number, and neither are the weights."""
+    file = tmp_path / "train.py"
+    file.write_text(FADES)
+    settings = {"TRAINER_SYNC_EVERY": "64", "TRAINER_WIRE": "bfloat16"}
+    with MeetingPlace(tmp_path, 2, str(file), **settings) as place:
+        assert place.wait() == [0, 0], place.logs
+        logs = [worker.log.read_text() for worker in place.workers]
+    for log in logs:
+        _, least, is_finite = next(one for one in log.splitlines() if "TOLD" in one).split()
+        assert float(least) > 0
+        assert is_finite == "True"

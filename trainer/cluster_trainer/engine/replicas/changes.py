@@ -4,6 +4,10 @@ With TRAINER_WIRE=bfloat16 a worker does not send its weights, of which rounding
 updates, but their differences to the last average, which all workers have. The mean of the rounded
 differences is added to that. This is done for trained weights and the slots of their optimizers.
 All else stays float32: counters, for example, would no longer count.
+
+A difference is exact to 1/256 of itself. So what falls to less than that of its value within a
+round could come out as 0, or below: the squares of gradients that end, whose root then is no
+number. What is at least 0 on all workers therefore keeps LEAST of its value at the last average.
 """
 
 import itertools
@@ -17,6 +21,7 @@ from cluster_trainer.engine.replicas import statistics, step_context
 
 WIRE = "bfloat16"
 CHANGES = "training (changes of a round)"
+LEAST = 1 / 128
 _names = itertools.count()
 
 
@@ -48,10 +53,21 @@ class Anchor:
         kept = tf.raw_ops.ReadVariableOp(resource=self._kept, dtype=tf.float32)
         return self._copy - tf.ensure_shape(kept, self._copy.shape)
 
-    def add(self, change: tf.Tensor) -> tf.Tensor:
-        """Return the kept value and a change of it, and keep that from now on."""
+    def is_positive(self) -> tf.Tensor:
+        """Return 1 if no number of the variable is below 0, else 0."""
+        return tf.cast(tf.reduce_min(self._copy) >= 0, tf.float32)
+
+    def add(self, change: tf.Tensor, *, is_positive: tf.Tensor) -> tf.Tensor:
+        """Return the kept value and a change of it, and keep that from now on.
+
+        Args:
+            change: a mean over all workers.
+            is_positive: whether no worker's numbers are below 0.
+        """
         kept = tf.raw_ops.ReadVariableOp(resource=self._kept, dtype=tf.float32)
-        changed = tf.ensure_shape(kept, self._copy.shape) + change
+        kept = tf.ensure_shape(kept, self._copy.shape)
+        changed = kept + change
+        changed = tf.where(is_positive, tf.maximum(changed, LEAST * kept), changed)
         self.keep(changed)
         return changed
 
@@ -86,9 +102,13 @@ class Changes:
         changes = [anchor.change() for anchor in anchors.values()]
         total = tf.cast(count(), tf.float32)
         sums = begin_sums(changes, CHANGES, wire=WIRE)() if changes else []
+        signs = [anchor.is_positive() for anchor in anchors.values()]
+        positive = tf.equal(begin_sums([tf.stack(signs)], CHANGES)()[0], total) if signs else []
         found = {
-            place: anchor.add(change / total)
-            for (place, anchor), change in zip(anchors.items(), sums, strict=True)
+            place: anchor.add(change / total, is_positive=positive[number])
+            for number, ((place, anchor), change) in enumerate(
+                zip(anchors.items(), sums, strict=True)
+            )
         }
         others = [place for place in range(len(copies)) if place not in anchors]
         if others:
