@@ -44,6 +44,8 @@ layers = keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)
 model = keras.Sequential([keras.Input((3,)), *layers])
 model.compile("adam", "mse")
 calls = Calls()
+if "ONCE" in os.environ:
+    model.fit(((x[:8], y[:8]) for _ in range(40)), steps_per_epoch=40, verbose=0)
 model.fit(x, y, batch_size=8, epochs=EPOCHS, callbacks=[calls], verbose=0)
 state = [*model.weights, *model.optimizer.variables]
 weights = b"".join(np.asarray(one).tobytes() for one in state)
@@ -148,10 +150,17 @@ def test_with_fewer_workers_and_one_that_is_back_all_keep_the_choice(tmp_path):
     assert len(found) == 1, logs
 
 
-def test_a_fit_that_cannot_begin_again_is_refused(tmp_path):
-    with place_of(tmp_path, "auto", TRAINER_CHECKPOINT_STEPS="0") as place:
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"TRAINER_CHECKPOINT_STEPS": "0"}, "without checkpoints"),
+        ({"ONCE": "1"}, "with data that a process can read only once"),
+    ],
+)
+def test_a_fit_that_cannot_begin_again_is_refused(tmp_path, settings, why):
+    with place_of(tmp_path, "auto", **settings) as place:
         assert place.wait() == [78, 78], place.logs
-        assert "without checkpoints" in place.logs
+        assert why in place.logs
 
 
 def test_a_fit_that_is_over_before_enough_was_measured_is_exact(tmp_path):
