@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
-from cluster_trainer.checkpoints.resume import CALLBACKS, NUMBERS, OF_A_WORKER, Found
+from cluster_trainer.checkpoints.resume import (
+    CALLBACKS,
+    LAYERS_NUMBERS,
+    NUMBERS,
+    OF_A_WORKER,
+    Found,
+)
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.consistency_check import refuse_others
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.problems import ConfigurationError
 
 SECONDS = 30
-TRAINED = {"the loss": "mse", NUMBERS: "[0]", CALLBACKS: "[stops]"}
+TRAINED = {"the loss": "mse", NUMBERS: "[0]", LAYERS_NUMBERS: "[0]", CALLBACKS: "[stops]"}
 
 
 class Pair(Workers):
@@ -75,6 +81,12 @@ def test_workers_train_whose_own_numbers_differ(name, saved):
 
 def test_workers_with_different_losses_do_not():
     assert ended([TRAINED, TRAINED | {"the loss": "mae"}]) == [["the loss"]] * 2
+
+
+@pytest.mark.parametrize("name", OF_A_WORKER)
+def test_a_checkpoint_of_an_earlier_version_lacks_some(name):
+    saved = {what: value for what, value in TRAINED.items() if what != name}
+    assert ended([TRAINED, TRAINED], saved) == [[], []]
 
 
 @pytest.mark.parametrize("name", OF_A_WORKER)
