@@ -157,9 +157,12 @@ COPY --from=pip /opt/pip /opt/pip
 COPY scripts/status /usr/local/bin/
 COPY LICENSE NOTICE /usr/share/doc/cluster-trainer/
 
+ARG ACCELERATOR=gpu
 ARG VERSION=0
 ARG REVISION=unknown
-LABEL org.opencontainers.image.title="cluster-trainer" \
+# cluster-trainer.accelerators: what `make up` looks for on each machine.
+LABEL cluster-trainer.accelerators="${ACCELERATOR}" \
+      org.opencontainers.image.title="cluster-trainer" \
       org.opencontainers.image.description="Trains a Keras model on one device, several GPUs or many machines" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \

@@ -193,6 +193,7 @@ class PeersOfStart:
             settings=self.settings,
             devices=devices_of(self.request.command, self.environment),
             min_workers=str(self.options.min_workers or self.workers),
+            workspace=self.options.workspace_digest or "",
         )
 
     def _say_the_way(self) -> None:

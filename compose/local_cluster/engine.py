@@ -21,31 +21,102 @@ WORKER = (
 FIELDS = 6
 """Of a worker, as the template shows it."""
 TENSORBOARD = "tensorboard"
+NO_ANSWER = 124
+"""What a command counts as ended with that took too long; that of `timeout`, too."""
 
 
-def start(
-    arguments: Sequence[str],
-    *,
-    environ: Mapping[str, str] | None = None,
-    output: int | None = None,
-    errors: int | None = None,
-) -> subprocess.Popen[bytes]:
-    """Start `docker …` in a session of its own, where a terminal's Ctrl-C does not reach it.
+@dataclass(frozen=True)
+class Engine:
+    """One engine, by the docker command.
 
-    Raises:
-        EndError: there is no such command.
+    Attributes:
+        host: where it is, "ssh://ana@10.0.0.2"; "": where the docker command looks by itself.
     """
-    try:
-        return subprocess.Popen(
-            ["docker", *arguments],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        raise EndError(EXIT_ERROR, NO_DOCKER) from None
+
+    host: str = ""
+
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        environ: Mapping[str, str] | None = None,
+        source: int | None = None,
+        output: int | None = None,
+        errors: int | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start `docker …` in a session of its own, where a terminal's Ctrl-C does not reach it.
+
+        Raises:
+            EndError: there is no such command.
+        """
+        where = ("--host", self.host) if self.host else ()
+        try:
+            return subprocess.Popen(
+                ["docker", *where, *arguments],
+                env=environ,
+                stdin=subprocess.DEVNULL if source is None else source,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise EndError(EXIT_ERROR, NO_DOCKER) from None
+
+    def ask(
+        self,
+        *arguments: str,
+        environ: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `docker …` and return how it ended and what it printed.
+
+        Args:
+            arguments: those of the command.
+            environ: its variables; None: this process's.
+            seconds: how long it may take; then it counts as failed. None: as long as it likes.
+
+        Raises:
+            EndError: there is no such command.
+        """
+        pipe = subprocess.PIPE
+        process = self.start(arguments, environ=environ, output=pipe, errors=pipe)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            message = f"no answer within {seconds:g} s"
+            return subprocess.CompletedProcess(arguments, NO_ANSWER, "", message)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        texts = out.decode(errors="replace"), err.decode(errors="replace")
+        return subprocess.CompletedProcess(arguments, process.returncode, *texts)
+
+    def output_of(self, *arguments: str) -> str:
+        """Run `docker …` and return what it printed, without the last newline.
+
+        Raises:
+            EndError: it failed; the sentence is the engine's.
+        """
+        ended = self.ask(*arguments)
+        if ended.returncode:
+            raise EndError(EXIT_ERROR, ended.stderr.strip())
+        return ended.stdout.rstrip("\n")
+
+    def inspected(self, container: str, template: str) -> str:
+        """Return the output of `docker inspect` for a container; empty if the container is gone."""
+        return self.ask("inspect", "--format", template, container).stdout.strip()
+
+    def time(self) -> str:
+        """Return its time. The clock of its virtual machine may differ from this machine's."""
+        return self.output_of("info", "--format", "{{.SystemTime}}")
+
+
+LOCAL = Engine()
+start, ask, output_of, inspected = LOCAL.start, LOCAL.ask, LOCAL.output_of, LOCAL.inspected
+time_of_engine = LOCAL.time
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
@@ -53,35 +124,6 @@ def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     with cast("IO[bytes]", process.stdout) as output:
         yield from output
     process.wait()
-
-
-def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `docker …` and return how it ended and what it printed.
-
-    Raises:
-        EndError: there is no such command.
-    """
-    process = start(arguments, output=subprocess.PIPE, errors=subprocess.PIPE)
-    try:
-        out, err = process.communicate()
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    texts = out.decode(errors="replace"), err.decode(errors="replace")
-    return subprocess.CompletedProcess(arguments, process.returncode, *texts)
-
-
-def output_of(*arguments: str) -> str:
-    """Run `docker …` and return what it printed, without the last newline.
-
-    Raises:
-        EndError: it failed; the sentence is the engine's.
-    """
-    ended = ask(*arguments)
-    if ended.returncode:
-        raise EndError(EXIT_ERROR, ended.stderr.strip())
-    return ended.stdout.rstrip("\n")
 
 
 def refuse_missing(image: str) -> None:
@@ -101,16 +143,6 @@ def refuse_missing(image: str) -> None:
 def has_nvidia() -> bool:
     """Tell whether the engine can give containers NVIDIA GPUs."""
     return '"nvidia"' in ask("info", "--format", "{{json .Runtimes}}").stdout
-
-
-def time_of_engine() -> str:
-    """Return the engine's time. The clock of its virtual machine may differ from this machine's."""
-    return output_of("info", "--format", "{{.SystemTime}}")
-
-
-def inspected(container: str, template: str) -> str:
-    """Return the output of `docker inspect` for a container; empty if the container is gone."""
-    return ask("inspect", "--format", template, container).stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -136,9 +168,10 @@ class WorkerContainer:
 
 @dataclass(frozen=True)
 class Project:
-    """The containers of one cluster, by Compose's name for it."""
+    """The containers of one cluster, by Compose's name for it, on one engine."""
 
     name: str
+    engine: Engine = LOCAL
 
     def containers(self, *options: str) -> list[str]:
         """Return the containers' ids, without the one that shows curves.
@@ -148,7 +181,9 @@ class Project:
         """
         template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}}'
         chosen = ["--filter", f"label={PROJECT}={self.name}", *options]
-        lines = output_of("ps", "--all", *chosen, "--no-trunc", "--format", template).splitlines()
+        lines = self.engine.output_of(
+            "ps", "--all", *chosen, "--no-trunc", "--format", template
+        ).splitlines()
         pairs = [line.partition(" ") for line in lines]
         return [container for container, _, service in pairs if service != TENSORBOARD]
 
@@ -164,7 +199,8 @@ class Project:
         """
         ids = self.containers(*options)
         # If a container has just been removed, `inspect` fails and still describes the others.
-        lines = ask("inspect", "--format", WORKER, *ids).stdout.splitlines() if ids else []
+        inspect = ("inspect", "--format", WORKER)
+        lines = self.engine.ask(*inspect, *ids).stdout.splitlines() if ids else []
         parts = [fields for line in lines if len(fields := line.split()) == FIELDS]
         found = [WorkerContainer(one[0], one[1], int(one[2]), *one[3:]) for one in parts]
         workers = (one for one in found if one.service.startswith("worker-"))

@@ -122,6 +122,7 @@ def _taken(spec: ClusterSpec, task: Task, advice: str) -> Difference:
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
     """Yield a difference for each value that both cards have, and that differs."""
     same_image = "Use the same image everywhere."
+    same_code = "Copy the same folder to every machine."
     one_kind = "Is --gpus all missing on one worker? CUDA_VISIBLE_DEVICES=-1 hides GPUs."
     for what, their, own, advice in (
         ("image version", theirs.image, mine.image, same_image),
@@ -129,6 +130,7 @@ def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]
         ("GPUS_PER_WORKER", theirs.gpus_per_worker, mine.gpus_per_worker, ""),
         ("kind of device to train on", theirs.devices, mine.devices, one_kind),
         ("MIN_WORKERS", theirs.min_workers, mine.min_workers, ""),
+        ("WORKSPACE_DIGEST", theirs.workspace, mine.workspace, same_code),
     ):
         if their and own and their != own:
             yield Difference(what, their, f"{own}, as {_named(me)} has", advice)

@@ -40,6 +40,8 @@ class Facts:
     """The kind of device that the command trains on, "CPU" or "GPU"; "" if a setting chooses it."""
     min_workers: str = ""
     """MIN_WORKERS, "2"; "" if it is unknown."""
+    workspace: str = ""
+    """WORKSPACE_DIGEST; "" if it is not set."""
 
 
 def host_list(spec: ClusterSpec) -> tuple[str, ...]:
@@ -70,6 +72,7 @@ class Card:
     """The number of workers in that ring."""
     devices: str = ""
     min_workers: str = ""
+    workspace: str = ""
     asks: bool = False
     """Whether the worker's command runs, and has asked for its neighbours."""
 
@@ -100,6 +103,7 @@ class Card:
             ring_size=ring_size,
             devices=facts.devices,
             min_workers=facts.min_workers,
+            workspace=facts.workspace,
             asks=asks,
         )
 
@@ -128,6 +132,7 @@ class Card:
             ring_size=message.number("ring_size") if "ring_size" in message.fields else 0,
             devices=_optional(message, "devices"),
             min_workers=_optional(message, "min_workers"),
+            workspace=_optional(message, "workspace"),
             asks=message.flag("asks") if "asks" in message.fields else False,
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )

@@ -81,6 +81,15 @@ def http_url() -> Form[str]:
     return Form("http:// with a host, and a port if it is not 80", parse)
 
 
+def hexadecimal(fewest_digits: int) -> Form[str]:
+    """Return the form of a digest."""
+
+    def parse(text: str) -> str | None:
+        return text if re.fullmatch(f"[0-9a-f]{{{fewest_digits},64}}", text) else None
+
+    return Form(f"{fewest_digits} to 64 digits from 0 to f", parse)
+
+
 def secret(fewest_characters: int) -> Form[str]:
     """Return the form of a secret; a file's final newline is not part of it."""
 

@@ -84,6 +84,13 @@ class Options:
         "meeting (RENDEZVOUS_TIMEOUT).",
         example="2",
     )
+    workspace_digest: str | None = option(
+        "WORKSPACE_DIGEST",
+        forms.hexadecimal(8),
+        purpose="A digest of the folder at /workspace, from whatever copied it there. Workers with "
+        "different digests have different code, and stop before the command starts.",
+        example="4f1c09be",
+    )
     regroup_seconds: float = option(
         "REGROUP_SECONDS",
         forms.seconds(),

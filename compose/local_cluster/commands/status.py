@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from local_cluster import engine
-from local_cluster.engine import WorkerContainer
+from local_cluster.engine import Engine, WorkerContainer
 from local_cluster.messages import EXIT_ERROR, EndError, write
 from local_cluster.settings.given import project
 
@@ -55,10 +55,10 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     return 0
 
 
-def look_at(workers: Sequence[WorkerContainer]) -> list[dict[str, Any]]:
-    """Return the status of each worker. All are asked at the same time."""
+def look_at(workers: Sequence[WorkerContainer], on: Engine = engine.LOCAL) -> list[dict[str, Any]]:
+    """Return the status of each worker of an engine. All are asked at the same time."""
     asked = {
-        one.container: engine.start(
+        one.container: on.start(
             ["exec", one.container, "status", "--json"],
             output=subprocess.PIPE,
             errors=subprocess.PIPE,
@@ -67,10 +67,10 @@ def look_at(workers: Sequence[WorkerContainer]) -> list[dict[str, Any]]:
         if one.status == "running"
     }
     up = [one.container for one in workers if one.status in ("running", "paused")]
-    used, now = usage(up), _now() if up else ""
+    used, now = usage(up, on), _now(on) if up else ""
     return [
         {
-            **described(one, _answer(asked.get(one.container))),
+            **described(one, _answer(asked.get(one.container)), on),
             "up_seconds": _seconds_between(one.started, now) if one.container in up else None,
             **used.get(one.container, NO_USAGE),
         }
@@ -78,10 +78,10 @@ def look_at(workers: Sequence[WorkerContainer]) -> list[dict[str, Any]]:
     ]
 
 
-def _now() -> str:
+def _now(on: Engine) -> str:
     """Return the engine's time; empty if it does not answer."""
     try:
-        return engine.time_of_engine()
+        return on.time()
     except EndError:
         return ""
 
@@ -104,11 +104,11 @@ def _seconds_between(earlier: str, later: str) -> float | None:
 NO_USAGE: Mapping[str, Any] = {"memory": None, "cpu_percent": None}
 
 
-def usage(ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+def usage(ids: Sequence[str], on: Engine = engine.LOCAL) -> dict[str, dict[str, Any]]:
     """Return memory and CPU of containers that run, by their ids."""
     if not ids:
         return {}
-    ended = engine.ask("stats", "--no-stream", "--no-trunc", "--format", USAGE, *ids)
+    ended = on.ask("stats", "--no-stream", "--no-trunc", "--format", USAGE, *ids)
     return dict(_usage(line) for line in ended.stdout.splitlines() if line.count("\t") == 2)  # noqa: PLR2004
 
 
@@ -137,7 +137,9 @@ def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
-def described(container: WorkerContainer, answer: Mapping[str, Any]) -> dict[str, Any]:
+def described(
+    container: WorkerContainer, answer: Mapping[str, Any], on: Engine = engine.LOCAL
+) -> dict[str, Any]:
     """Return a worker's status: its answer if it runs, otherwise how it ended."""
     has_ended = container.status in ("exited", "dead")
     known: dict[str, Any] = {
@@ -164,12 +166,12 @@ def described(container: WorkerContainer, answer: Mapping[str, Any]) -> dict[str
         known["state"] = "stopped" if container.code in STOPPED_CODES else state
         known["detail"] = "" if container.code == 0 else f"exit code {container.code}"
         known["healthy"] = container.code == 0
-        known["last_line"] = _last_line(container.container)
+        known["last_line"] = _last_line(container.container, on)
     return {**known, **{name: answer[name] for name in known if name in answer}}
 
 
-def _last_line(container: str) -> str:
-    ended = engine.ask("logs", "--tail", "1", container)
+def _last_line(container: str, on: Engine) -> str:
+    ended = on.ask("logs", "--tail", "1", container)
     lines = (ended.stdout + ended.stderr).splitlines()
     return lines[-1] if lines else ""
 

@@ -94,7 +94,7 @@ def test_a_card_survives_its_way(facts, is_chief):
 def test_a_card_of_an_earlier_image_is_read_so_that_it_hears_of_the_difference():
     facts = Facts(hosts=(), image="0.1.0", tensorflow="", gpus_per_worker="", settings={})
     fields = dict(Card.of(facts, Task("worker", 1), "b", is_chief=False).message("card").fields)
-    for later in ("generation", "ring_size", "devices", "min_workers", "asks"):
+    for later in ("generation", "ring_size", "devices", "min_workers", "workspace", "asks"):
         del fields[later]
     assert Card.read(Message("card", fields)).image == "0.1.0"
 

@@ -80,6 +80,7 @@ def test_every_worker_says_who_differs_in_what(cluster, odd, change, problem):
     [
         ("gpus_per_worker", ["8", "", "4"], "GPUS_PER_WORKER"),
         ("min_workers", ["2", "", "3"], "MIN_WORKERS"),
+        ("workspace", ["0f" * 8, "", "1e" * 8], "WORKSPACE_DIGEST"),
         ("devices", ["CPU", "", "GPU"], "kind of device to train on"),
     ],
 )
