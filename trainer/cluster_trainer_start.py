@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-TENSORFLOW = "tensorflow"
+TENSORFLOW, KERAS = "tensorflow", "keras"
 DEVICES = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
 TRAINER = "trainer.__main__"
-SLOW = (TENSORFLOW, "keras", "tf_keras")
+SLOW = (TENSORFLOW, KERAS, "tf_keras")
 """Packages that take seconds to import, and make hardly any garbage: their objects stay."""
 
 
@@ -75,6 +75,10 @@ def _have_import_quietly(loader: Any) -> None:
             _set_devices()
         else:
             execute(module)
+        if module.__name__ == KERAS and os.environ.get("KERAS_BACKEND") == "jax":
+            from cluster_trainer.on_jax.hook import install  # noqa: PLC0415  other processes need none
+
+            install()
 
     loader.exec_module = quietly
 
