@@ -130,6 +130,7 @@ def test_a_callback_that_stops_on_one_worker_stops_all(ended):
         ("train_on_batch", "train_on_batch"),
         ("thread", "in a thread"),
         ("tensorflow", "tensorflow"),
+        ("tensorflow first", "tensorflow"),
     ],
 )
 def test_refuses(ended, case, word):

@@ -162,15 +162,21 @@ class JaxWorkers:
         return answer
 
     def refuse(self, reason: str) -> None:
-        """Tell the others why this worker ends with 78, and give them a moment to end so, too."""
+        """Tell the others why this worker ends with 78, and give them a moment to end so, too.
+
+        They leave JAX's cluster together: its coordinator would abort those that it leaves behind.
+        """
         if self.count == 1:
             return
         until = time.monotonic() + REFUSING_SECONDS
         with suppress(PeerLostError):
             self._set(f"refused/{self.rank}", f"worker-{self.rank}: {reason}")
-            for rank in range(self.count):
-                left = until - time.monotonic()
-                self._found(f"refused/{rank}", max(1, int(left * 1000)))
+            found = [
+                self._found(f"refused/{rank}", max(1, int((until - time.monotonic()) * 1000)))
+                for rank in range(self.count)
+            ]
+            if all(found):
+                jax.distributed.shutdown()
 
     def has_left(self, rank: int) -> bool:
         """Tell whether a worker has come to the end of its script."""

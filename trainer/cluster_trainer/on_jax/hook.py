@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 import jax
 
 from cluster_trainer.fits.script.log import begin_log
-from cluster_trainer.on_jax.cluster import join
+from cluster_trainer.on_jax.cluster import join, present
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, ExitCode, PeerLostError, Problem, render
-from cluster_trainer.process.exit_code import end_by, leave_process
+from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.settings.task import as_started, from_environment
 
 ENGINE, JOINED = "CLUSTER_TRAINER_ENGINE", "CLUSTER_TRAINER_JAX_PROCESS"
@@ -47,7 +47,6 @@ def install() -> None:
     except (ConfigurationError, PeerLostError) as error:
         end_by(error, num_workers, is_script=False)
     _wrap(environ, num_workers)
-    sys.excepthook = _refusing_tensorflow(sys.excepthook)
 
 
 def _leave(error: ConfigurationError) -> NoReturn:
@@ -106,21 +105,7 @@ def _refused(keras_own: Callable[..., Any], name: str, num_workers: int) -> Call
         try:
             refuse_on_batch(name)
         except ConfigurationError as error:
+            present().refuse(str(error.problems[0]))
             end_by(error, num_workers, is_script=False)
 
     return refuse
-
-
-def _refusing_tensorflow(before: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an excepthook that says that this image has no TensorFlow, and ends with 78."""
-
-    def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
-        before(kind, error, traceback)
-        name = (getattr(error, "name", None) or "").partition(".")[0]
-        if isinstance(error, ModuleNotFoundError) and name.startswith("tensorflow"):
-            accepted = "a script that needs no TensorFlow, such as tf.data, on the JAX image"
-            problem = Problem("import", name, accepted, "The image with TensorFlow runs it.")
-            print(render([problem]), file=sys.stderr)  # noqa: T201
-            leave_process(ExitCode.BAD_CONFIGURATION, None)
-
-    return tell
