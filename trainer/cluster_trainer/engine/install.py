@@ -1,11 +1,12 @@
-"""Replaces parts of Keras and TensorFlow. All permanent replacements are in this module.
+"""Makes the engine's permanent replacements of parts of Keras and TensorFlow.
 
-Temporary replacements are elsewhere:
+Other modules of the engine replace parts for a moment only:
 
-- `_maybe_build` while a model is built (building/building.py);
-- `_direct_assign` while a model is called on zeros (building/on_zeros.py);
-- random functions and sums over replicas while the first batch is compared (first_batch/);
-- outside of the engine, `Model.export` of a script's fit (fits/shared/written.py).
+- building/building.py replaces `_maybe_build` while a model is built;
+- building/on_zeros.py replaces `_direct_assign` while a model is called on zeros;
+- first_batch/ replaces random functions and sums over replicas while it compares a batch.
+
+Outside of the engine, fits/shared/written.py wraps `keras.Model.export` and `h5py.File`.
 """
 
 import logging
