@@ -1,4 +1,6 @@
-"""Runs each `fit` of a script or the built-in trainer, with all that the image adds, in this order:
+"""Runs each `fit` of a script or the built-in trainer, with all that the image adds.
+
+This happens in this order:
 
 1. The calling program states its requests: `program.py`, `script/`, `builtin/`.
 2. The workers meet, agree where the program resumes, and choose the fit's folder: `identity/`. With
