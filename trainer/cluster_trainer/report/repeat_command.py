@@ -78,9 +78,7 @@ def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
         yield f"{TOKEN} was given. It is in no file: give one before `make up-local`."
     others = {*run.given} - {*OF_THE_START}
     if strangers := sorted(name for name in others if not OF_CLUSTER.fullmatch(name)):
-        yield (
-            f"Omitted, because they do not start a run: {', '.join(strangers)} (cluster.json)."
-        )
+        yield (f"Omitted, because they do not start a run: {', '.join(strangers)} (cluster.json).")
 
 
 def _of_container(run: RecordedRun) -> str:
