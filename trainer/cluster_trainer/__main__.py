@@ -51,8 +51,8 @@ def _read(environ: Mapping[str, str], arguments: Sequence[str]) -> Job:
 def prepare(_: Mapping[str, str], arguments: Sequence[str]) -> int:
     """Prepare a data set; return the exit code."""
     parser = argparse.ArgumentParser(prog="trainer prepare")
-    parser.add_argument("name", help="of TensorFlow Datasets")
-    parser.add_argument("folder", nargs="?", default="/data", help="where to")
+    parser.add_argument("name", help="the name of a data set of TensorFlow Datasets")
+    parser.add_argument("folder", nargs="?", default="/data", help="default: /data")
     given = parser.parse_args(arguments)
     from cluster_trainer.data.preparing import prepare as preparing  # noqa: PLC0415  it is slow
 

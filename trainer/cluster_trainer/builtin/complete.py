@@ -1,4 +1,4 @@
-"""One run of the trainer: it calls Keras's `fit` like any script."""
+"""Completes a run of the built-in trainer, by a call of Keras's `fit` as in any script."""
 
 import logging
 
@@ -26,7 +26,7 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
     """Train from the newest checkpoint of any worker, or from the start, to the end.
 
     Raises:
-        ConfigurationError: the workers differ, or the checkpoint is of another run.
+        ConfigurationError: the workers differ, or the checkpoint belongs to another run.
         StopRequestedError, PeerStoppedError: a worker was asked to stop.
         TrainingDivergedError: the loss is not a finite number.
         PeerLostError, RingError: a worker was lost, and only a new process could continue.
@@ -58,10 +58,10 @@ def complete(run: Run, stop: StopRequest, deadline: Deadline, reporter: Reporter
 
 
 def _refuse_other_engines(model: keras.Model) -> None:
-    """Refuse a model whose training the engine does not control: its run would not be saved.
+    """Refuse a model whose training the engine does not control, because it would not be saved.
 
     Raises:
-        ConfigurationError: naming the problem.
+        ConfigurationError: the model is such; it names the reason.
     """
     if not install.is_installed():
         raise ConfigurationError([engine_off("off")])

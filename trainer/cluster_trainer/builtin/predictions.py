@@ -1,4 +1,4 @@
-"""A trained classifier's predictions of test examples: predictions.json, for the report."""
+"""Writes a trained classifier's predictions of test examples to predictions.json, for reports."""
 
 import base64
 import io
@@ -21,7 +21,7 @@ FILE = "predictions.json"
 MAX_SECONDS = 3.0  # the other workers wait meanwhile
 MAX_CLASSES = 1000
 BATCH = 32
-SHOWN = 6  # pictures that were classified correctly, and as many that were not
+SHOWN = 6  # the number of pictures with correct predictions, and of those with wrong ones
 MAX_PIXELS = 96
 PICTURE_RANK = 3  # [height, width, channels]
 CHANNELS = (1, 3)
@@ -32,15 +32,20 @@ log = logging.getLogger("trainer")
 def write_predictions(model: keras.Model | None, data: DataSet, folder: Path) -> None:
     """Predict an even sample of the test examples, for a few seconds at most; write the results.
 
-    The file has `examples` of `total`; `matrix`, [classes][classes], how often a class (row) was
-    predicted as another (column); `classes`, their names or None; `pictures` of some correct and
-    some wrong predictions. Nothing is written for a model that is not a classifier. A failure only
-    causes a warning: the run is over, and its model is saved.
+    The file has these members:
+
+    - `examples`, the number of examples in the sample, and `total`, that of all test examples;
+    - `matrix`, [classes][classes]: counts by true class (row) and predicted class (column);
+    - `classes`: the names of the classes, or None;
+    - `pictures`: some correct and some wrong predictions.
+
+    Nothing is written for a model that is not a classifier. A failure only causes a warning,
+    because the run is over, and its model is saved.
 
     Args:
-        model: a copy outside of any strategy; None: there is none.
-        data: the data that it was trained and evaluated on.
-        folder: the worker's own.
+        model: a copy of the model outside of any strategy; None: there is none.
+        data: the data on which it was trained and evaluated.
+        folder: the worker's own folder.
     """
     try:
         (folder / FILE).unlink(missing_ok=True)

@@ -22,11 +22,11 @@ class Run:
     """The parts of a training.
 
     Attributes:
-        job: the task that this process was started for.
-        plan: how long it is.
-        data: the training data.
-        model: compiled.
-        own: the parts of `record.of` that a script or a module of the user's has given.
+        job: the settings, and this worker's task.
+        plan: the length of the run.
+        data: the training and test data.
+        model: the compiled model.
+        own: the names in `record.of` whose values a script, or a user's module, has chosen.
     """
 
     job: Job
@@ -41,9 +41,9 @@ class Completed:
     """The results of a run.
 
     Attributes:
-        weights: the model's, in its own order.
-        epochs: every epoch's metrics, those of earlier starts too; see EpochMetrics.
-        steps: how many it took, those of earlier starts too.
+        weights: the model's weights, in its own order.
+        epochs: the metrics of every epoch, including those of earlier starts; see EpochMetrics.
+        steps: the number of steps, including those of earlier starts.
     """
 
     weights: list[np.ndarray]
@@ -78,8 +78,8 @@ def facts_of(config: TrainerConfig, data: DataSet, settings: Mapping[str, str]) 
 
     Args:
         config: the settings.
-        data: as this worker has loaded it.
-        settings: the run's settings that a checkpoint stores.
+        data: the data that this worker has loaded.
+        settings: the facts about the run that a checkpoint stores.
     """
     parts = {"training": data.train, "test": data.test}
     examples = {name: part for name, part in parts.items() if isinstance(part, Examples)}

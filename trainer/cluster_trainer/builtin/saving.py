@@ -1,4 +1,4 @@
-"""The end of a run of the trainer: the chief writes the trained model, and the others wait."""
+"""Saves the model at the end of a run: the chief writes it, and the other workers wait."""
 
 import logging
 import time
@@ -18,15 +18,15 @@ log = logging.getLogger("trainer")
 def save_trained(
     run: Run, completed: Completed, reporter: Reporter, build: Callable[[], keras.Model]
 ) -> None:
-    """Write the trained model and its predictions of test examples; all workers call it.
+    """Write the trained model and its predictions of test examples; all workers call this.
 
-    All wait until the chief has written: to the others, a worker that exits early is a lost one.
+    All wait until the chief has written, because a worker that exits early would count as lost.
 
     Args:
-        run: the run that was trained.
-        completed: its result.
-        reporter: gets the messages.
-        build: makes a copy of the model that knows nothing of the strategy.
+        run: the finished run.
+        completed: its results.
+        reporter: notes that the model is saved.
+        build: builds an equal model outside of the strategy.
     """
     reporter.journal.note("saving", "the trained model")
     if run.job.task.is_chief:

@@ -1,4 +1,4 @@
-"""The built-in trainer, as a program that calls `fit`: its answers to the questions of `fits/`."""
+"""The built-in trainer as a program that calls `fit`; see fits/program.py."""
 
 import inspect
 import logging
@@ -44,16 +44,16 @@ log = logging.getLogger("trainer")
 
 @dataclass
 class Trainer(Program):
-    """The program of one run, whose one fit has the settings' order and calls.
+    """The program of one run, which calls one fit.
 
-    A run continues after its fit, with the trained model. So the run, not the fit, handles errors
-    and ends the process.
+    A run continues after its fit, with the trained model. So the run, and not the fit, handles
+    errors and ends the process.
 
     Attributes:
         run: the run to train.
-        described: all that must be unchanged when the run resumes, name -> value.
+        described: all facts that must be unchanged when the run resumes: name -> value.
         reporter: gets the run's progress.
-        one_fit: that it has called; None: it has not yet.
+        one_fit: the fit; None: it was not called yet.
     """
 
     run: Run
@@ -67,7 +67,7 @@ class Trainer(Program):
         return self.one_fit.place if self.one_fit else Place()
 
     def request(self, given: inspect.BoundArguments) -> "TrainersFit":
-        """Return the trainer's answers about its fit; see Program."""
+        """Return the trainer's requests for its fit; see Program."""
         del given
         self.one_fit = TrainersFit(self, Leftovers(self.run.job))
         return self.one_fit
@@ -78,7 +78,7 @@ class Trainer(Program):
         self.journal.note("waiting", waiting)
 
     def tell(self, progress: Progress) -> None:
-        """Show where the fit is."""
+        """Show the fit's progress."""
         self.reporter.progress(progress)
 
     def failed(self, error: BaseException) -> None:
@@ -95,11 +95,11 @@ class Trainer(Program):
 
 @dataclass
 class TrainersFit(FitRequest):
-    """The trainer's answers about its fit.
+    """The trainer's requests for its fit.
 
     Attributes:
-        trainer: has called it.
-        beginning: of the run.
+        trainer: the trainer that has called it.
+        beginning: tells whether an earlier run's files still have to be moved aside.
     """
 
     trainer: Trainer
@@ -125,7 +125,7 @@ class TrainersFit(FitRequest):
         _move_unwanted_aside(job, self.beginning)
 
     def options(self) -> FitOptions:
-        """Return how the fit is saved; see FitRequest."""
+        """Return the options of the saved fit; see FitRequest."""
         trainer, run, job = self.trainer, self.trainer.run, self.trainer.job
         return options_of(
             trainer,
@@ -141,12 +141,12 @@ class TrainersFit(FitRequest):
         )
 
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how the first step runs without the other workers; see FitRequest."""
+        """Return the options for the first step without the other workers; see FitRequest."""
         self.trainer.reporter.doing("compiling the steps")
         return self.options()
 
     def _found(self, kept: KeptFit) -> None:
-        """Note where the fit begins, and that the steps are compiled next."""
+        """Note the step at which the fit begins, and that the steps are compiled next."""
         reporter = self.trainer.reporter
         reporter.begin(kept.place.step)
         reporter.doing("compiling the steps")
@@ -168,7 +168,7 @@ class TrainersFit(FitRequest):
 
 
 def _move_unwanted_aside(job: Job, beginning: Leftovers) -> None:
-    """Move aside what an earlier run has left, if this one is to start over.
+    """Move the files of an earlier run aside, if this run is to start over.
 
     A restart after a crash, or after the loss of another worker, does not start over.
     """

@@ -1,8 +1,9 @@
-"""Callbacks: Keras's on a cluster, and the image's own.
+"""The image's own callbacks, and the adaptation of other callbacks to a cluster.
 
-For each `fit`: `checkpoint_callback.py` saves checkpoints, `state/` the state of other callbacks in
-them, `chief.py` lets one worker write files that are written once, and `progress_report.py` reports
-the step to `status`. For the trainer: `recording/` writes metrics, events and curves, `profile.py`
-profiles chosen steps, `progress_display.py` shows the progress, and `divergence.py` ends a run
-whose loss is not finite.
+- `chief.py` lets the chief alone write files.
+- `state/` saves the state of callbacks in checkpoints, which fits/kept/checkpoint_callback.py
+  writes.
+- `progress_report.py` reports the step to `status`, and `progress_display.py` shows the progress.
+- `recording/` writes metrics, events and curves, and `profile.py` profiles chosen steps.
+- `divergence.py` ends a run of the built-in trainer whose loss is not finite.
 """

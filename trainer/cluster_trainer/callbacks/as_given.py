@@ -1,7 +1,8 @@
-"""A user's callbacks as they were given to a fit, which may begin again in the same process.
+"""Restores a user's callbacks when a fit begins again in the same process.
 
-A callback may change itself, for example build a model when it first needs one. In a new process, a
-worker's callback has not done that, and the workers of a ring would make different calls.
+A callback may change itself, for example build a model when it first needs one. The callback of a
+worker in a new process has not done that. So without this, the workers of a ring would make
+different calls.
 """
 
 import logging
@@ -15,22 +16,25 @@ CONTAINERS = (dict, OrderedDict, defaultdict, Counter, set, list, deque)
 LARGEST_BYTES, MOST_ELEMENTS = 2**20, 10_000
 MOST_BYTES = 2**26
 """The limit for all copies of a fit."""
-ELEMENT_BYTES, ENTRY_BYTES = 8, 64  # at most: a reference, an entry of a dictionary or a set
+ELEMENT_BYTES, ENTRY_BYTES = 8, 64  # a reference; at most an entry of a dictionary or a set
 log = logging.getLogger("trainer")
 
 
 class AsGiven:
-    """Restores callbacks to their state when this object is made.
+    """Restores callbacks to their state when this object was created.
 
-    It restores their attributes, and the content of containers and arrays among these. The
-    containers stay the same objects, because the script may hold them, too. An array of more than
-    LARGEST_BYTES counts as data that is not changed, and so does a container or tuple of more
-    than MOST_ELEMENTS. Of all others, MOST_BYTES are copied: containers first, those nearest to the
-    callbacks before nested ones, then arrays, from the smallest to the largest. Any other object
-    keeps its present state, and so do functions and modules.
+    It restores their attributes, and the content of containers and arrays in these. The containers
+    stay the same objects, because the script may hold them, too. These exceptions keep their
+    present state:
+
+    - arrays of more than LARGEST_BYTES, and containers of more than MOST_ELEMENTS, which count as
+      data;
+    - whatever exceeds MOST_BYTES of copies in all. Containers are copied first, the outer ones
+      before nested ones; then arrays, from the smallest to the largest;
+    - all other objects, such as functions and modules.
 
     Args:
-        callbacks: of a user's own; what Keras's keep is in checkpoints.
+        callbacks: a user's own callbacks; checkpoints have the state of Keras's.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
@@ -59,7 +63,7 @@ class AsGiven:
         return [one for one in found.values() if isinstance(one, np.ndarray)]
 
     def _may_copy(self, size: int) -> bool:
-        """Tell whether so many bytes may still be copied, and count them."""
+        """Tell whether `size` more bytes may be copied, and count them."""
         if size > self._bytes_left:
             self._is_all = False
             return False
@@ -88,7 +92,7 @@ def _bytes_of(container: Any) -> int:
 
 
 def _may_change(value: Any) -> bool:
-    """Tell whether a value is an array or a container that is small enough to change."""
+    """Tell whether a value is an array or a container that is small enough not to count as data."""
     if isinstance(value, np.ndarray):
         return value.flags.writeable and value.nbytes <= LARGEST_BYTES
     # Not Keras's own containers, which report each change to a model. A tuple may contain one.

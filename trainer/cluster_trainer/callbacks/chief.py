@@ -1,4 +1,4 @@
-"""Callbacks that write files: on several workers, only the chief writes."""
+"""Lets callbacks that write files write on the chief only."""
 
 import logging
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-# They decide nothing, so other workers can omit them.
+# They only write, and never change training, so other workers can omit them.
 WRITERS = (
     keras.callbacks.CSVLogger,
     keras.callbacks.TensorBoard,
@@ -20,9 +20,9 @@ def for_worker(callbacks: Sequence[Any], *, is_chief: bool, keeps: bool) -> list
     """Return a fit's callbacks as this worker needs them, in the same order.
 
     Args:
-        callbacks: the user's.
-        is_chief: whether this worker writes what is written once.
-        keeps: whether the image keeps checkpoints of the fit.
+        callbacks: the user's callbacks.
+        is_chief: whether this worker is the chief, which writes.
+        keeps: whether the image saves checkpoints of the fit.
     """
     return [_for_worker(one, is_chief=is_chief, keeps=keeps) for one in callbacks]
 
@@ -50,7 +50,7 @@ def _deciding_only(callback: keras.callbacks.ModelCheckpoint) -> keras.callbacks
 
 
 class _Unsaved:
-    """A model that is not saved."""
+    """A stand-in for a model, whose `save` and `save_weights` write nothing."""
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model

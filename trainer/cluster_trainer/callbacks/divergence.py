@@ -1,4 +1,4 @@
-"""Ends a run whose loss is not finite: no further step could repair it."""
+"""Ends a run whose loss is not finite, because no further step could repair it."""
 
 from collections.abc import Callable
 from math import isfinite
@@ -27,7 +27,7 @@ class Divergence(keras.callbacks.Callback):
         """Check the loss, which is the same on all workers.
 
         Raises:
-            TrainingDivergedError: it is not finite.
+            TrainingDivergedError: the loss is not finite.
         """
         loss = float((logs or {}).get("loss", 0.0))
         if not isfinite(loss):

@@ -16,8 +16,8 @@ class HookCallback(keras.callbacks.Callback):
     """Calls a function whenever Keras reaches its place among a fit's callbacks.
 
     Args:
-        do: called with the name of the hook.
-        each_batch: whether also at those of each batch.
+        do: is called with the name of the hook.
+        each_batch: whether to call it in the hooks of each training batch, too.
     """
 
     def __init__(self, do: Callable[[str], object], *, each_batch: bool) -> None:

@@ -1,4 +1,4 @@
-"""Profiles chosen steps: how long each operation takes on each device."""
+"""Profiles chosen steps: measures how long each operation takes on each device."""
 
 import logging
 from collections.abc import Callable
@@ -16,14 +16,15 @@ _running: list["Profile"] = []
 
 
 class Profile(keras.callbacks.Callback):
-    """Profiles the calls that run some steps: calls begin and end with them (`FitOptions.cuts`).
+    """Profiles the calls that run the chosen steps; see `FitOptions.cuts`.
 
-    A run that resumes within these steps is profiled from there on.
+    If a run resumes within these steps, the rest of them is profiled.
 
     Args:
-        folder: below which `plugins/profile` is made, as TensorFlow's tools look for it.
+        folder: the folder for the profile. It is written into `plugins/profile` within, where
+            TensorFlow's tools expect it.
         first: the first step, counted from 1 over all epochs.
-        last: the last one.
+        last: the last step.
         place: returns the run's place.
     """
 
@@ -74,7 +75,7 @@ class Profile(keras.callbacks.Callback):
             )
 
     def close(self) -> None:
-        """End the profile, if it runs, also after an interrupted fit."""
+        """End the profile if it runs; also called after an interrupted fit."""
         if not self._is_running:
             return
         _running.remove(self)

@@ -1,4 +1,4 @@
-"""Shows where a run is: in a line that is redrawn, or printed at intervals."""
+"""Shows the progress of a run, in a line that is redrawn, or printed at intervals."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,22 +11,23 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.results.on_screen.progress import Progress
 
 BETWEEN_SECONDS = 0.4
-"""Calls of about a second are shown one by one, shorter ones together."""
+"""The shortest time between two lines; calls of about a second are shown one by one."""
 
 
 class ProgressDisplay(keras.callbacks.Callback):
-    """Shows after each call where the run is.
+    """Shows the progress of a run after each call.
 
     Args:
         tell: gets the progress.
-        place: returns the place before the call.
-        examples_at: from a step to the training examples seen until then, or to None if unknown.
-        slow: returns the stragglers.
-        missing: returns the missing workers.
+        place: returns the run's place before the call.
+        examples_at: a function from a step to the number of training examples seen until then, or
+            None if it is unknown.
+        slow: returns the names of the stragglers.
+        missing: returns the names of the missing workers.
 
     Attributes:
-        speed: examples a second of all workers; None: unknown.
-        pace: steps a second; None: not known yet.
+        speed: the examples per second of all workers; None: unknown.
+        pace: the steps per second; None: not known yet.
     """
 
     several_batches_a_call = True
@@ -46,8 +47,9 @@ class ProgressDisplay(keras.callbacks.Callback):
         self._epoch = 0
         self._told = -BETWEEN_SECONDS
         self._numbers: dict[str, float] = {}
-        self._first: tuple[int, float] | None = None  # a step of this start, and when it was done
-        self._before: tuple[int, float] | None = None  # the same for the epoch, as shown last
+        # Steps, and the times when they were done: the first of this start, and the last shown.
+        self._first: tuple[int, float] | None = None
+        self._before: tuple[int, float] | None = None
         self.speed: float | None = None
         self.pace: float | None = None
 
@@ -72,7 +74,7 @@ class ProgressDisplay(keras.callbacks.Callback):
             self._tell_progress("evaluating", batch + 1, None, self._place().step)
 
     def _is_due(self, is_last: bool = False) -> bool:  # noqa: FBT001, FBT002
-        """Tell whether it is time to show progress: the values must be fetched from a device."""
+        """Tell whether to show progress now, which fetches values from a device."""
         return is_last or time.monotonic() >= self._told + BETWEEN_SECONDS
 
     def _note_speed(self, step: int) -> None:
@@ -85,7 +87,7 @@ class ProgressDisplay(keras.callbacks.Callback):
         self._before = step, now
 
     def _seconds_left(self, step: int, done: int) -> float | None:
-        """Return the seconds to the end, with evaluations, at the pace so far."""
+        """Return the seconds until the end, with evaluations, at the pace so far; None: unknown."""
         epochs, steps = self.params.get("epochs"), self.params.get("steps")
         if not self._first or not epochs or not steps or step <= self._first[0]:
             return None
@@ -114,7 +116,7 @@ class ProgressDisplay(keras.callbacks.Callback):
 
 
 def _numbers(logs: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Return the numbers of a fit's logs, the loss first, without arrays."""
+    """Return the scalar numbers in a fit's logs, the loss first."""
     numbers = {name: numbers_in(value) for name, value in logs.items()}
     names = sorted(numbers, key=lambda name: name != "loss")
     found = [(name, one) for name in names if (one := numbers[name]) is not None]

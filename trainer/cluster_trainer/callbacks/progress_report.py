@@ -1,4 +1,4 @@
-"""Reports where a fit is, for `status`; for scripts, too."""
+"""Reports the progress of a fit for `status`."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,17 +14,17 @@ TIMES_THE_LONGEST = 20.0
 
 
 class ProgressReport(keras.callbacks.Callback):
-    """Reports after each call the step and the epoch, and when the next report is due.
+    """Reports the step and the epoch after each call, and the time by which the next report is due.
 
-    A due time exists only within an epoch: ten minutes plus twenty times the longest call so far,
-    which is more than the limit that ends a call (`process/stall.py`). Anything between two epochs,
-    and compiling, has no limit.
+    There is such a time only within an epoch. It is ten minutes plus twenty times the longest call
+    so far, which is more than the limit that ends a call (`process/stall.py`). Compilation and
+    activities between two epochs have no limit.
 
     Args:
         teller: gets the reports.
         place: returns the fit's place before the call.
-        has_limit: whether a call may take too long at all.
-        more: other values to show, by StatusFile's names.
+        has_limit: whether calls have a time limit.
+        more: returns further values for `status`, by StatusFile's names.
     """
 
     several_batches_a_call = True

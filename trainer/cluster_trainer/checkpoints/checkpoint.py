@@ -1,4 +1,4 @@
-"""One checkpoint: a run at one step, and its format on disk."""
+"""One checkpoint: the state of a run at one step, and its format on disk."""
 
 import io
 import json
@@ -31,16 +31,16 @@ class Sink(Protocol):
 
 
 class Stage(IntEnum):
-    """The moment within a step at which a checkpoint was made."""
+    """The moment after a step at which a checkpoint was made."""
 
-    TRAINING = 0
-    TRAINED = 1  # an epoch's steps are done; its validation is not
-    EPOCH = 2
-    ALL = 3
+    TRAINING = 0  # within an epoch
+    TRAINED = 1  # an epoch's steps are done, and its validation is not
+    EPOCH = 2  # an epoch is over
+    ALL = 3  # the fit is over
 
 
 def number_of(step: int, stage: Stage) -> int:
-    """Return the number of a checkpoint: the later, the larger."""
+    """Return the number of a checkpoint; later checkpoints have larger numbers."""
     return step * len(Stage) + stage
 
 
@@ -49,14 +49,14 @@ class Place:
     """The place of a fit.
 
     Attributes:
-        step: how many steps it has done, over all epochs.
-        epoch: the current one, from 0.
-        done: how many steps of that epoch are done.
-        passes: how often it has gone through the data.
-        seen: how many batches of the present pass it has had.
-        stage: the moment within the step.
+        step: the number of steps done, over all epochs.
+        epoch: the current epoch, from 0.
+        done: the number of steps done in that epoch.
+        passes: the number of finished passes through the data.
+        seen: the number of batches used in the current pass.
+        stage: the moment after the step.
         stopped: whether a callback has ended the fit.
-        first: the epoch that the fit began with.
+        first: the epoch with which the fit began.
     """
 
     step: int = 0
@@ -74,11 +74,11 @@ class Checkpoint:
     """All that a run needs to resume as if it had never stopped.
 
     Attributes:
-        step: training steps done, over all epochs.
-        stage: the moment within the step.
-        settings: those that must be unchanged when the run resumes, name -> value.
-        progress: the place in the run, and the states of callbacks, as JSON knows them.
-        names: of the arrays.
+        step: the number of training steps done, over all epochs.
+        stage: the moment after the step.
+        settings: the facts that must be unchanged when the run resumes: name -> value.
+        progress: the place in the run, and the states of callbacks, as JSON values.
+        names: the names of the arrays.
         arrays: the values of the model's and the optimizer's variables, and of callbacks' states.
     """
 
@@ -91,7 +91,7 @@ class Checkpoint:
 
     @property
     def number(self) -> int:
-        """The number by which it is found; see `number_of`."""
+        """The number of the checkpoint; see `number_of`."""
         return number_of(self.step, self.stage)
 
     @property
@@ -101,11 +101,11 @@ class Checkpoint:
 
     @property
     def run(self) -> int:
-        """A random number of the run, the same on all workers; see `run_of`."""
+        """The random number of the run, the same on all workers; see `run_of`."""
         return run_of(self.progress)
 
     def write(self, file: Sink) -> None:
-        """Write it as an .npz file, which `numpy.load` reads: `about` is JSON, the rest arrays.
+        """Write the checkpoint as an .npz file: the member `about` is JSON, the others are arrays.
 
         NumPy writes a few megabytes at a time, so no second copy of the arrays is made.
         """
@@ -130,7 +130,7 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Checkpoint":
-        """Read the bytes of `to_bytes`; the store knows whether they are complete."""
+        """Read the bytes of `to_bytes`, which are not checked here; see Store."""
         with np.load(io.BytesIO(content), allow_pickle=False) as members:
             said = json.loads(members[ABOUT].tobytes())
             arrays = [members[member(index)] for index in range(len(said["names"]))]
@@ -141,15 +141,15 @@ class Checkpoint:
 def run_of(progress: Mapping[str, Any]) -> int:
     """Return the run's number from the progress in a checkpoint.
 
-    UNKNOWN_RUN if it was written before runs had a number.
+    It is UNKNOWN_RUN in checkpoints from before runs had numbers.
     """
     return int(progress.get(RUN, UNKNOWN_RUN))
 
 
 def about(file: Path | BinaryIO) -> dict[str, Any]:
-    """Return the description in a checkpoint's file (step, stage, settings) without its arrays.
+    """Return the description in a checkpoint's file (step, stage, settings), without the arrays.
 
-    It does not check whether the file is complete. If it is no checkpoint, NumPy raises an error.
+    The file's checksum is not checked. If the file is not a checkpoint, NumPy raises an error.
     """
     with np.load(file, allow_pickle=False) as members:
         found: dict[str, Any] = json.loads(members[ABOUT].tobytes())
@@ -157,9 +157,9 @@ def about(file: Path | BinaryIO) -> dict[str, Any]:
 
 
 def variable_names(checkpoint: Checkpoint) -> list[str]:
-    """Return the names of its variables.
+    """Return the names of a checkpoint's variables.
 
-    In a checkpoint of version 0.1, the last one may be Keras's global generator.
+    In a checkpoint of version 0.1, the last variable may be Keras's global generator.
     """
     return [name for name in checkpoint.names if not name.startswith(KEPT_STATE)]
 
@@ -167,15 +167,15 @@ def variable_names(checkpoint: Checkpoint) -> list[str]:
 def uncounted(names: Sequence[str]) -> list[str]:
     """Return variables' names without parts that depend on more than the model and its optimizer.
 
-    Keras numbers layers of one name in a process, so a worker that has made another model before
-    has other numbers. And Keras names the parts of a LossScaleOptimizer differently if a step has
-    built it.
+    Keras numbers the layers of a process that have the same name. So a worker that has created
+    another model before has other numbers. Keras also names the parts of a LossScaleOptimizer
+    differently if a step has built it.
     """
     return [COUNTED.sub("", name).removeprefix(SCALED) for name in names]
 
 
 def add_about(members: zipfile.ZipFile, said: Mapping[str, Any]) -> None:
-    """Add the result of `about` to a checkpoint's file."""
+    """Add the description that `about` returns to a checkpoint's file."""
     add_array(members, f"{ABOUT}.npy", np.frombuffer(json.dumps(said).encode(), np.uint8))
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of finished fits, without the weights, which a later fit's checkpoint has."""
+"""Removes weights from checkpoints of finished fits if a later fit's checkpoint has them."""
 
 import shutil
 import zipfile
@@ -23,7 +23,7 @@ from cluster_trainer.checkpoints.store import Store
 
 GONE = "gone"
 SMALL_BYTES = 8192
-"""Variables up to this size stay, such as counters, learning rates and generators' states."""
+"""Variables up to this size stay, such as counters, learning rates and states of generators."""
 COPIED_BYTES = 2**20
 
 
@@ -33,16 +33,17 @@ def gone_from(progress: Mapping[str, Any]) -> frozenset[int]:
 
 
 def lighten(store: Store, kept: Collection[int] = ()) -> None:
-    """Write a store's newest checkpoint again, without its large variables.
+    """Replace a store's newest checkpoint by a copy without its large variables.
 
-    It is copied piece by piece, so that no array is in memory.
+    It is copied piece by piece, so that no array is in memory as a whole. A checkpoint that was
+    lightened before stays as it is.
 
     Args:
-        store: of a fit that has ended.
-        kept: the places of those that stay.
+        store: the checkpoints of a finished fit.
+        kept: the positions of large variables that stay.
 
     Raises:
-        OSError, ValueError: it could not be read or written.
+        OSError, ValueError: the checkpoint could not be read or written.
     """
     file = store.newest_file()
     if file is None:

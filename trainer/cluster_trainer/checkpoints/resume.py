@@ -1,4 +1,4 @@
-"""Decides where a run resumes: the newest step that is complete on any worker."""
+"""Finds the checkpoint from which a run resumes: the newest complete one of any worker."""
 
 import io
 import logging
@@ -20,7 +20,7 @@ from cluster_trainer.checkpoints.store import Store, Stored
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.task import Task
 
-if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
+if TYPE_CHECKING:  # it imports TensorFlow, which this module does not need
     from cluster_trainer.collectives.workers import Workers
 
 NOTHING = -1
@@ -40,10 +40,10 @@ class Found:
     """The newest checkpoint of all workers.
 
     Attributes:
-        checkpoint: its content.
-        content: the same as a file's content.
-        holder: the name of a worker that has it.
-        is_here: whether this worker has it.
+        checkpoint: the checkpoint.
+        content: the bytes of its file.
+        holder: the name of a worker that has it on its disk.
+        is_here: whether this worker has it on its disk.
     """
 
     checkpoint: Checkpoint
@@ -53,13 +53,15 @@ class Found:
 
 
 def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
-    """Find the newest checkpoint, and send it to all workers; None if there is none.
+    """Find the newest checkpoint, and send it to all workers; None: there is none.
 
-    A newcomer's disk may hold another run's checkpoints; see `_that_count`. Its newer ones move
-    aside: they would count as soon as this worker is no newcomer.
+    All workers call this. A newcomer's disk may hold another run's checkpoints, which do not count;
+    see `_that_count`. If they are newer, they are moved aside. Otherwise they would count as soon
+    as the worker is no newcomer any more.
 
     Raises:
-        ConfigurationError: it has other settings or variables, on the newcomer alone.
+        ConfigurationError: this worker is a newcomer, and its own newer checkpoint has other
+            settings or variables.
     """
     mine = store.newest()
     my_number = mine.number if mine else NOTHING
@@ -73,7 +75,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
     content = workers.broadcast(given, holder, NEWEST)
     found = Checkpoint.from_bytes(content)
     is_new = workers.rank in workers.newcomers
-    if is_new and mine and my_number > newest:  # and was not considered
+    if is_new and mine and my_number > newest:  # this worker's own checkpoint did not count
         _refuse_newcomers_own(mine.content, found, task)
         _set_newer_aside(store, my_number, found)
     return Found(
@@ -85,7 +87,7 @@ def find_newest(store: Store, workers: "Workers", task: Task) -> Found | None:
 
 
 def keep(found: Found, saver: Saver) -> None:
-    """Save a checkpoint that this worker lacked, so that the run is soon as safe as before."""
+    """Save a checkpoint that this worker lacks, so that the run is soon as safe as before."""
     if not found.is_here:
         saver.keep(found.checkpoint.number, found.content)
 
@@ -93,9 +95,11 @@ def keep(found: Found, saver: Saver) -> None:
 def _that_count(numbers: list[int], mine: Stored | None, workers: "Workers") -> list[int]:
     """Return the workers' numbers, with NOTHING for checkpoints that may be another run's.
 
-    A newcomer's checkpoint is this run's if its run has the number of the others' newest one, for
-    example when a worker comes back with its disk. If no other worker has a checkpoint, it counts
-    in any case.
+    The checkpoint of a worker that is not new always counts. A newcomer's counts in two cases:
+
+    - It has the same run number as the others' newest one, for example if a worker comes back with
+      its disk.
+    - No other worker has a checkpoint.
     """
     others = [NOTHING if rank in workers.newcomers else one for rank, one in enumerate(numbers)]
     if others == numbers or max(others) == NOTHING:
@@ -113,20 +117,20 @@ def _run_of(stored: Stored | None) -> int:
 
 
 def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None:
-    """Refuse this worker's own checkpoints if the others' newest one is of another run.
+    """Refuse this worker's own checkpoint if the others' newest one belongs to another run.
 
-    Only variables are compared, like in `fit`: the number of states of callbacks and metrics in a
-    checkpoint depends on its place in the run.
+    Of the arrays, only variables are compared, as in `fit`: the number of states of callbacks and
+    metrics in a checkpoint depends on its place in the run.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: settings or variables differ.
     """
     own = Found(Checkpoint.from_bytes(content), content, task.name, is_here=True)
     refuse_other_run(own, found.settings, uncounted(variable_names(found)), OF_A_WORKER)
 
 
 def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
-    """Move aside this worker's own checkpoints that the run does not resume from."""
+    """Move aside this worker's own checkpoints that are newer than the one that is found."""
     log.warning(
         "the checkpoint of step %d on this worker's disk may be of another run: it is now in %s, "
         "because all resume from step %d",
@@ -146,12 +150,13 @@ def refuse_other_run(
 
     Args:
         found: the checkpoint.
-        settings: this run's settings that have to be the same, name -> value.
-        names: of this run's variables, `uncounted`, in the order of the checkpoint's arrays.
-        left_out: settings that are not compared.
+        settings: this run's facts that have to be the same: name -> value.
+        names: the names of this run's variables, `uncounted`, in the order of the arrays.
+        left_out: the names of settings that are not compared.
 
     Raises:
-        ConfigurationError: with every setting that differs, or the variables.
+        ConfigurationError: settings or variables differ; it names every setting that differs, or
+            the variables.
     """
     saved, kept = found.checkpoint, uncounted(variable_names(found.checkpoint))
     where = f"as in the checkpoint of step {saved.step} held by {found.holder}"
@@ -162,7 +167,7 @@ def refuse_other_run(
         for name in sorted((saved.settings.keys() | settings.keys()) - {*left_out})
         if saved.settings.get(name) != settings.get(name)
     ]
-    # The variables say more about other layers than their digest does.
+    # If layers differ, the variables' names say more about that than the layers' digest.
     tells = [problem for problem in problems if problem.name not in {LAYERS, LAYERS_NUMBERS}]
     random_state = saved.progress.get("random")
     if random_state and "keras" not in random_state and kept[:-1] == list(names):

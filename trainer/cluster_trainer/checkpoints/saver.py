@@ -1,4 +1,4 @@
-"""Writes checkpoints while training continues, so that steps do not wait for the disk."""
+"""Writes checkpoints in a thread, so that steps do not wait for the disk."""
 
 import logging
 import threading
@@ -18,16 +18,16 @@ log = logging.getLogger("trainer")
 class Saver:
     """Writes one checkpoint at a time, in the order in which they are given.
 
-    A failure, such as a full or broken disk, only causes a warning: the older checkpoints remain,
-    and the next one is tried again.
+    A failure, such as a full or broken disk, only causes a warning. The older checkpoints remain,
+    and the next checkpoint is tried again.
 
     Args:
         store: the destination.
-        on_saved: called after each that was written, with its number.
+        on_saved: is called after each `save` that was written, with the checkpoint's number.
 
     Attributes:
-        newest: the step of the last one that was written; None before the first.
-        newest_seconds: how long that took.
+        newest: the step of the last checkpoint of a `save` that was written; None: there is none.
+        newest_seconds: how long its writing took, in seconds.
     """
 
     def __init__(self, store: Store, on_saved: Callable[[int], object]) -> None:
@@ -40,22 +40,22 @@ class Saver:
 
     @property
     def is_busy(self) -> bool:
-        """Whether one is being written, with its arrays in memory; the next would have to wait."""
+        """Whether a checkpoint is being written, so that the next would have to wait for it."""
         is_over = self._pending is None or self._pending.done()
         return not is_over and self._held.is_decided
 
     def make_room(self) -> None:
-        """Drop a checkpoint that another follows, or wait for it if writing has begun."""
+        """Drop a checkpoint saved with `another_follows`; if its writing has begun, wait for it."""
         self._held.drop()
         self.wait()
 
     def save(self, checkpoint: Checkpoint, *, another_follows: bool = False) -> None:
-        """Begin to write a checkpoint, once the previous one is done.
+        """Begin to write a checkpoint, after waiting for the previous one.
 
         Args:
-            checkpoint: of the present place.
-            another_follows: whether the next is expected before long. If it comes within
-                FOLLOWED_SECONDS it takes the place of this one, which is not written.
+            checkpoint: the checkpoint.
+            another_follows: whether the next one is expected soon. If it comes within
+                FOLLOWED_SECONDS, it replaces this one, which is not written.
         """
         self.make_room()
         self._held = _Held()
@@ -64,11 +64,11 @@ class Saver:
         self._begin(checkpoint.step, self._write, checkpoint, self._held)
 
     def keep(self, number: int, content: bytes) -> None:
-        """Begin to write another worker's checkpoint, once the previous one is done.
+        """Begin to write another worker's checkpoint, after waiting for the previous one.
 
         Args:
-            number: of the checkpoint; see `number_of`.
-            content: of its file.
+            number: the checkpoint's number; see `number_of`.
+            content: the bytes of its file.
         """
         self.wait()
         self._held = _Held()
@@ -83,7 +83,7 @@ class Saver:
             self._pending = None
 
     def close(self) -> None:
-        """Wait as well, and write nothing afterwards."""
+        """Wait until nothing is left to write, and accept nothing more."""
         self.wait()
         self._thread.shutdown()
 
@@ -119,21 +119,21 @@ class _Held:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is decided whether the checkpoint is written."""
+        """Whether the checkpoint was released or dropped."""
         return self._decided.is_set()
 
     def drop(self) -> None:
-        """Do not write it, unless it was released, or writing has begun."""
+        """Drop the checkpoint, unless it was released, or writing has begun."""
         with self._lock:
             self._is_dropped |= not self.is_decided
             self._decided.set()
 
     def release(self) -> None:
-        """Write it now, unless it was dropped before."""
+        """Let the checkpoint be written now, unless it was dropped before."""
         self._decided.set()
 
     def is_to_be_written(self) -> bool:
-        """Wait for the decision, at most FOLLOWED_SECONDS."""
+        """Wait for the decision, at most FOLLOWED_SECONDS; without one, write."""
         self._decided.wait(FOLLOWED_SECONDS)
         with self._lock:
             self._decided.set()
@@ -141,7 +141,7 @@ class _Held:
 
 
 def warn_unsaved(step: int, error: Exception) -> None:
-    """Log that a checkpoint is missing here, and that the run continues."""
+    """Warn that a checkpoint could not be saved, and that the run continues."""
     log.warning(
         "the checkpoint of step %d could not be saved: %s; training continues, older checkpoints "
         "remain",
@@ -153,8 +153,8 @@ def warn_unsaved(step: int, error: Exception) -> None:
 def touch(path: Path) -> None:
     """Change a file's modification time; create the file if necessary.
 
-    The entrypoint watches it (PROGRESS_FILE). The file also grows, so that two touches within one
-    tick of a coarse clock are distinguishable.
+    The entrypoint watches it (PROGRESS_FILE). The file also grows, so that two changes within one
+    tick of a coarse clock can be distinguished.
     """
     try:
         with path.open("a") as file:

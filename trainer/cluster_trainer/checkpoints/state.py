@@ -1,4 +1,4 @@
-"""Takes a model's and an optimizer's values, and restores them."""
+"""Takes the values of a model's and an optimizer's variables, and restores them."""
 
 from collections.abc import Container, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class State:
-    """Every variable of a run's state: weights, statistics, seeds, the optimizer's own.
+    """The variables of a run's state: weights, statistics, seeds, and the optimizer's own.
 
     Create it after the optimizer's variables exist.
     """
@@ -18,7 +18,7 @@ class State:
 
     @property
     def names(self) -> list[str]:
-        """The variables by name, dtype and shape: `mnist_cnn/conv2d/kernel float32[3,3,1,32]`."""
+        """Each variable's path, dtype and shape: `mnist_cnn/conv2d/kernel float32[3,3,1,32]`."""
         return [_described(variable) for variable in self._variables]
 
     def take(self) -> list[np.ndarray]:
@@ -26,12 +26,12 @@ class State:
         return [np.asarray(on_first_replica(variable)).copy() for variable in self._variables]
 
     def put_back(self, arrays: Sequence[np.ndarray], gone: Container[int] = ()) -> None:
-        """Restore on all replicas of this process the values that `take` returned.
+        """Restore the values that `take` has returned, on all replicas of this process.
 
         Args:
-            arrays: the values.
-            gone: the places of those that are not there. Such a variable gets NaN, so that nobody
-                takes what it happens to have for what it should have.
+            arrays: the values, in the order of the variables.
+            gone: the positions of values that were removed. Such a variable is filled with NaN if
+                it is floating-point, so that its present value is not mistaken for the right one.
         """
         for index, (variable, array) in enumerate(zip(self._variables, arrays, strict=True)):
             if index not in gone:
@@ -41,9 +41,10 @@ class State:
 
 
 def on_first_replica(variable: Any) -> Any:
-    """Return a replica's value; in a strategy's scope NumPy cannot read a variable as a whole.
+    """Return the value of a variable on this process's first replica.
 
-    Read by the operation itself: NumPy gets a copy from a variable, which is to be copied anyway.
+    In a strategy's scope, NumPy cannot read a variable as a whole. TensorFlow's operation reads the
+    value without a copy; NumPy would get a copy from a variable.
     """
     value = variable.value
     if isinstance(value, tf.distribute.DistributedValues):
@@ -59,5 +60,5 @@ def _described(variable: Any) -> str:
 
 
 def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the array in its own dtype: NumPy's files store bfloat16 as two bytes."""
+    """Return an array in the variable's dtype: NumPy's files store bfloat16 as two plain bytes."""
     return array.view(tf.as_dtype(dtype).as_numpy_dtype) if array.dtype.kind == "V" else array

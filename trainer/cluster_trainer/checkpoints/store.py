@@ -1,4 +1,4 @@
-"""One worker's folder of checkpoints: complete files under their final names, the last few kept."""
+"""One worker's folder of checkpoints, with the last few; a file with a final name is complete."""
 
 import hashlib
 import logging
@@ -15,7 +15,7 @@ from cluster_trainer.files import UNFINISHED, make_folder, write_streamed
 
 KEPT = 3
 DIGITS = 16
-"""Of a SHA-256: enough digits to detect accidental damage."""
+"""The number of digits of a SHA-256 that are used: enough to detect accidental damage."""
 NAME = re.compile(r"(?P<step>\d{8,})\.(?P<stage>\d)-(?P<checksum>[0-9a-f]{16})\.npz")
 log = logging.getLogger("trainer")
 
@@ -29,7 +29,7 @@ class Stored:
 
 
 class Store:
-    """The folder of one worker. No other process writes to it."""
+    """The checkpoints in a folder to which no other process writes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,29 +43,30 @@ class Store:
         return None
 
     def newest_file(self) -> Path | None:
-        """Return the newest checkpoint's file without checking it; None if there is none."""
+        """Return the newest checkpoint's file without checking it; None: there is none."""
         return next(reversed(self._files()), None)
 
     def newest_bytes(self) -> int:
-        """Return the size of that file; 0 if there is none."""
+        """Return the size of the newest checkpoint's file, in bytes; 0: there is none."""
         file = self.newest_file()
         return file.stat().st_size if file else 0
 
     def write(self, number: int, content: bytes) -> None:
-        """Write a checkpoint whose content is known; see `stream`."""
+        """Write a checkpoint from its bytes; see `stream`."""
         self.stream(number, lambda file: file.write(content))
 
     def stream(self, number: int, write: Callable[[Sink], object]) -> None:
-        """Write a checkpoint piece by piece: it is complete under its name, or absent.
+        """Write a checkpoint piece by piece; its file is complete, or does not exist.
 
-        Older ones are removed first, so that there is never need for more than KEPT at a time.
+        Before that, all but the last KEPT - 1 others are removed, so that the disk never has to
+        hold more than KEPT.
 
         Args:
-            number: of the checkpoint.
-            write: writes its content to the file that it is given.
+            number: the checkpoint's number.
+            write: writes the content to the file that it gets.
 
         Raises:
-            OSError: it could not be written; the older ones are still there.
+            OSError: it could not be written; the last KEPT - 1 others are still there.
         """
         make_folder(self.folder)
         step, stage = divmod(number, len(Stage))
@@ -80,15 +81,15 @@ class Store:
         for other in others[: -(KEPT - 1)]:
             other.unlink()
         file = write_streamed(self.folder, f"{name}.npz", write_it, durable=True)
-        for other in self._files():  # an earlier one of the same place, with other metrics
+        for other in self._files():  # an earlier checkpoint of the same place may differ in metrics
             if _number(other) == number and other != file:
                 other.unlink()
 
     def set_aside_after(self, number: int) -> Path:
-        """Move those that are further than a number aside: another run's, which would win later.
+        """Move checkpoints with numbers above `number` aside; another run may have written them.
 
         Returns:
-            the folder where they are now, named by the present time.
+            their new folder, named by the present time.
         """
         place = self.folder / time.strftime("other-run-%Y%m%d-%H%M%S")
         make_folder(place)
@@ -98,13 +99,13 @@ class Store:
         return place
 
     def keep_newest(self) -> None:
-        """Remove all but the newest, unless the disk is broken."""
+        """Remove all checkpoints but the newest; do nothing if the disk fails."""
         with suppress(OSError):
             for older in self._files()[:-1]:
                 older.unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove unfinished files of a killed run."""
+        """Remove the unfinished files of a killed run."""
         for unfinished in self.folder.glob(f"{UNFINISHED}*"):
             unfinished.unlink(missing_ok=True)
 
@@ -138,7 +139,7 @@ def _number(file: Path) -> int:
 
 
 def _read_whole(file: Path) -> bytes | None:
-    """Return a file's content; None if it is damaged."""
+    """Return a file's content; None: it cannot be read, or was damaged and is now removed."""
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Data between replicas and workers: sums, gathered arrays, agreement, files.
+"""Exchanges data between replicas and workers: sums, gathered arrays, agreement, files.
 
-`replicas.py` is for the computation of replicas (inside of `strategy.run`), `workers.py` for
+`replicas.py` exchanges tensors between replicas, inside of `strategy.run`. `workers.py` exchanges
 messages between the workers' programs. `ring/` sums over workers without TensorFlow.
 """

@@ -1,4 +1,4 @@
-"""Gradients in buckets: those of the last layers are summed while the others are computed."""
+"""Divides gradients into buckets: one bucket is summed while the next is still computed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,21 +7,21 @@ import tensorflow as tf
 from cluster_trainer.private import tensorflow_names
 
 BYTES_PER_RANK, MOST = 2**20, 8
-"""The smallest number of bytes per rank of a bucket, except the last one, because a sum has a hop
-for each rank; and the largest number of buckets, whose sums are all in memory until the last one is
-there."""
+"""The limits for buckets. Each but the last has at least BYTES_PER_RANK bytes for each rank,
+because a sum has a hop for each rank. There are at most MOST, because all sums are in memory until
+the last one is complete."""
 
 
 def buckets_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list[list[int]]:
-    """Return the positions of the values that are summed in one message, the last ones first.
+    """Return the buckets: the positions of values that are summed together, the last values first.
 
-    It depends on their shapes when the step is traced. The caller must make these the same on all
-    workers.
+    The result depends on the values' shapes when the step is traced. The caller must make these the
+    same on all workers. If a shape is unknown, there is one bucket.
 
     Args:
-        values: gradients in the order of the layers: the backward pass comes to the last one first.
+        values: gradients in the order of the layers; the backward pass begins with the last.
         dtype: the type in which they are summed.
-        ranks: how many workers there are when none is missing.
+        ranks: the number of workers if none is missing.
     """
     everything = [*range(len(values))]
     if not all(value.shape.is_fully_defined() for value in values):
@@ -38,14 +38,15 @@ def buckets_of(values: Sequence[tf.Tensor], dtype: tf.DType, ranks: int) -> list
 
 
 def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
-    """Return, for each later bucket, the operations that wait until the sum before has begun.
+    """Return, for each bucket but the first, operations to hold up until the previous sum begins.
 
-    Of the operations that no earlier bucket needs, these are the ones that take something from
-    those that one does: the others wait for them. What has effects counts as needed by the first
-    bucket, since TensorFlow does it before any sum. So no sum waits for what waits for it.
+    They are the first operations that only this bucket needs: those with an input from operations
+    that earlier buckets need. All further ones depend on them. Operations with effects count as
+    needed by the first bucket, because TensorFlow runs them before any sum. Otherwise a sum might
+    wait for an operation that waits for the sum.
 
     Args:
-        packed: each bucket's numbers, traced, and no sums after them yet.
+        packed: each bucket's numbers, traced, before the sums are.
     """
     known = _needed_for([packed[0].op, *filter(_has_effects, packed[0].graph.get_operations())])
     later = []
@@ -57,11 +58,10 @@ def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
 
 
 def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
-    """Let operations begin only when a tensor is there.
+    """Let operations begin only after a tensor is computed.
 
-    A TensorFlow thread runs last the operation that has been ready for longest. A single thread
-    would go back through all layers, and then compute their gradients, those of the last layer at
-    the end.
+    A TensorFlow thread runs the operation last that has been ready for longest. So a single thread
+    would go back through all layers first, and compute the last layers' gradients at the very end.
     """
     for operation in operations:
         tensorflow_names.run_after(operation, until.op)
@@ -70,7 +70,7 @@ def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
 def _needed_for(
     operations: Sequence[tf.Operation], known: Iterable[tf.Operation] = ()
 ) -> set[tf.Operation]:
-    """Return operations, and all that they need, without known ones."""
+    """Return operations and all operations that they need, except known ones."""
     found: set[tf.Operation] = set()
     seen, left = {*known}, [*operations]
     while left:

@@ -1,4 +1,4 @@
-"""The ring of this process, if its sums use a ring and not TensorFlow's cluster."""
+"""Holds the ring of this process, if it sums over a ring, and not in TensorFlow's cluster."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,8 +32,8 @@ def offer(form: Form) -> None:
     """Let a function form the ring when it is first needed.
 
     Args:
-        form: meets the other workers; None where there are none, or TensorFlow's cluster is wanted.
-            It is called once, unless it raises.
+        form: meets the other workers, and returns their ring; None: there are no others, or they
+            use TensorFlow's cluster. It is called once, and again if it has raised.
     """
     _of_process.form = form
 
@@ -49,7 +49,7 @@ def is_wanted() -> bool:
 
 
 def current() -> RenewableRing | None:
-    """Return the ring; None if this process has none, or this thread does not use it."""
+    """Return the ring, and form it if necessary; None: this process or this thread uses none."""
     if _of_thread.is_left_out:
         return None
     if _of_process.form:
@@ -59,9 +59,9 @@ def current() -> RenewableRing | None:
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """Let this thread work alone inside the context, as if there were no ring.
+    """Let this thread work without the ring within the context.
 
-    Another thread may train meanwhile, for example while a generator predicts.
+    Other threads still use it: one may train while a generator predicts in another.
     """
     before, _of_thread.is_left_out = _of_thread.is_left_out, True
     try:
@@ -76,7 +76,7 @@ def send_gradients_as(wire: str) -> None:
 
 
 def gradients_wire() -> str | None:
-    """Return the number format of float32 gradients; None: unchanged."""
+    """Return the number format in which float32 gradients are sent; None: float32."""
     return _of_process.gradients_wire
 
 
@@ -105,12 +105,12 @@ def steps_of_round() -> int:
 
 @contextmanager
 def failure_told() -> Iterator[None]:
-    """Raise the reason why the ring has failed, instead of TensorFlow's error.
+    """Replace TensorFlow's error by the reason why the ring has failed.
 
     An error that is not TensorFlow's is this worker's own, and stays unchanged.
 
     Raises:
-        RingError: a worker was lost, or calls something else than this one.
+        RingError: a worker was lost, or is in a different call.
     """
     try:
         yield

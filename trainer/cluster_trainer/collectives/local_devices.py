@@ -1,6 +1,6 @@
-"""The devices of this machine on which a plain script's models are trained, if there are several.
+"""Offers the devices of this machine to a plain script's models, if there are several devices.
 
-A script that makes a strategy of tf.distribute itself decides by that.
+A script that creates a strategy of tf.distribute has chosen its devices. This ends the offer.
 """
 
 import threading
@@ -18,7 +18,7 @@ Form = Callable[[], Sequence[str]]
 
 @dataclass
 class _OfProcess:
-    """What this process has: a strategy, or what tells its devices once somebody asks."""
+    """This process's strategy, or the function that finds its devices when they are needed."""
 
     strategy: tf.distribute.Strategy | None = None
     form: Form | None = None
@@ -30,28 +30,28 @@ _of_process = _OfProcess()
 
 
 def offer(form: Form, on_forming: Callable[[], None] = lambda: None) -> None:
-    """Let models be trained on all of some devices.
+    """Offer devices to models.
 
     Args:
-        form: returns TensorFlow's names of them. It is called once, when the first model is
-            trained, evaluated or asked for predictions.
-        on_forming: is called after that if they are several.
+        form: returns TensorFlow's names of the devices. It is called once, when the first model
+            trains, evaluates or predicts.
+        on_forming: is called after that if there are several devices.
     """
     _of_process.strategy, _of_process.form, _of_process.on_forming = None, form, on_forming
 
 
 def withdraw() -> None:
-    """Leave the devices to the strategies that are made from now on."""
+    """End the offer, and leave the devices to the script's own strategies."""
     _of_process.strategy = _of_process.form = None
 
 
 def are_wanted() -> bool:
-    """Tell whether there may be several devices; costs nothing where there are not."""
+    """Tell whether there may be several devices, without looking for them."""
     return _of_process.strategy is not None or _of_process.form is not None
 
 
 def strategy() -> tf.distribute.Strategy | None:
-    """Return the strategy with a replica on each device; None where there is one device."""
+    """Return the strategy with a replica on each device; None: there is only one, or no offer."""
     if _of_process.form is not None:
         with _of_process.forming:
             _form()
@@ -74,7 +74,7 @@ def is_of_all(strategy: Any) -> bool:
 
 
 def withdrawing(initialize: Callable[..., None]) -> Callable[..., None]:
-    """Return a strategy's constructor that ends the offer, unless the strategy is ours."""
+    """Return a strategy's constructor that ends the offer if a script calls it."""
 
     @wraps(initialize)
     def withdraw_and_initialize(self: Any, *arguments: Any, **keywords: Any) -> None:

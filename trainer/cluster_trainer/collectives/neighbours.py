@@ -25,7 +25,7 @@ MOST_DESCRIPTORS = 2
 WAITING, FORMING = "waiting", "forming"
 NEWS = {WAITING, FORMING}
 SILENT_SECONDS = 60
-"""Six times as long as the entrypoint is silent while a ring forms."""
+"""Six times the longest silence of the entrypoint while a ring forms."""
 EX_TEMPFAIL, EX_CONFIG = 75, 78
 
 
@@ -33,7 +33,7 @@ class NeighboursError(Exception):
     """There is no ring; the text names the missing neighbour, its address and the reason.
 
     Attributes:
-        code: the exit code that fits: 75 where trying again may help, 78 where it cannot.
+        code: the appropriate exit code: 75 if another attempt may succeed, 78 if it cannot.
     """
 
     def __init__(self, text: str, code: int = EX_TEMPFAIL) -> None:
@@ -42,7 +42,7 @@ class NeighboursError(Exception):
 
 
 class NotTheEntrypointsError(NeighboursError):
-    """The entrypoint's socket of this process is another file, or missing."""
+    """The file descriptor of the entrypoint's socket is missing, or is another file."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Neighbours:
     """This worker's place in a ring, and its connections: TCP, blocking, owned by the caller.
 
     Attributes:
-        rank: of this worker, from 0.
-        size: how many workers there are.
-        members: which of all workers they are, each rank's place in the list of all, ascending.
-        generation: the ring's number, the same for all its workers; greater than that of any ring
-            before in which one of them was.
+        rank: this worker's rank, from 0.
+        size: the number of workers in the ring.
+        members: each rank's place in the list of all workers, ascending.
+        generation: the ring's number, the same for all its workers. It is greater than the number
+            of any earlier ring of one of them.
         left: the connection that rank - 1 has opened to this worker.
         right: the connection that this worker has opened to rank + 1.
     """
@@ -68,15 +68,18 @@ class Neighbours:
 
 
 def join(environ: Mapping[str, str]) -> Neighbours | None:
-    """Ask for the neighbours, and wait until all workers have asked.
+    """Request the connections to both neighbours, and wait until all workers have done so.
 
-    The entrypoint waits up to STARTUP_TIMEOUT. After a ring has failed, asking again forms another
-    one with a greater generation, once all workers have asked again. For these, and for
-    replacements of lost workers, the entrypoint first waits at the gate, up to RENDEZVOUS_TIMEOUT.
-    It sends a sign of life every few seconds.
+    The entrypoint waits up to STARTUP_TIMEOUT. After a ring has failed, another request forms a new
+    one with a greater generation, once all workers have made it. Before that, the entrypoint waits
+    at the gate for all workers and for replacements of lost ones, up to RENDEZVOUS_TIMEOUT. While
+    it waits, it sends a sign of life every few seconds.
+
+    Args:
+        environ: the environment, with CLUSTER_GROUP_FD.
 
     Returns:
-        None where the entrypoint that set these variables knows of no other worker.
+        the neighbours; None: the entrypoint knows of no other worker.
 
     Raises:
         NeighboursError: the ring cannot be formed.
@@ -100,10 +103,10 @@ def join(environ: Mapping[str, str]) -> Neighbours | None:
 
 
 def who_waits(environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the names of the workers that wait to join; None if there is no news.
+    """Return the names of the workers that wait to join; None: there is no news.
 
-    While a ring trains without some workers, worker 0's entrypoint sends this once whenever one
-    comes back or leaves again.
+    While a ring trains without some workers, worker 0's entrypoint sends their names once whenever
+    a worker comes back or leaves again.
     """
     text = environ.get(VARIABLE)
     names: tuple[str, ...] | None = None
@@ -147,7 +150,7 @@ def _not_the_entrypoints(text: str, reason: str) -> NotTheEntrypointsError:
 def _wait_for_packet(asks: socket.socket) -> None:
     waiting = select.poll()
     waiting.register(asks, select.POLLIN)
-    # In seconds: a pause of both processes, as in a paused container, counts as one second.
+    # One poll per second, so that a pause of both processes, as in a container, counts as 1 s.
     for _ in range(SILENT_SECONDS):
         if waiting.poll(1000):
             return
@@ -190,7 +193,7 @@ def _read(answer: dict[str, Any], sockets: list[socket.socket]) -> Neighbours:
 
 
 def _members(answer: dict[str, Any], size: int) -> tuple[int, ...]:
-    """Return which of all workers are in the ring; all of them if the answer does not say."""
+    """Return each rank's place in the list of all workers; all are in the ring if none is given."""
     members = tuple(map(int, answer.get("members", range(size))))
     if len(members) != size or [*members] != sorted({*members}):
         raise ValueError(f"{members} are no members of a ring of {size}")

@@ -1,8 +1,8 @@
 """Newcomers: workers that join a ring later, and may not fit the others.
 
-When a run continues with fewer workers, a worker that joins later may have other data or another
-script: the gate compares neither. It is a newcomer until it has trained an epoch with the others,
-and exits alone if it differs from them.
+A worker that joins a running cluster may have other data or another script, because the gate
+compares neither. It is a newcomer until it has trained an epoch with the others. If it differs from
+them, it exits, and the others continue.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,29 @@ MEETING = "the beginning of a ring"
 
 
 class Newcomers:
-    """Finds out which workers of a ring are newcomers; all workers call it.
+    """Finds out which workers of a ring are newcomers; all workers call its methods.
 
-    A process trusts a ring in which all workers have proved to fit. When a worker is lost, that
-    call may succeed on some workers only. So a worker that missed the last ring that others trust
-    is no newcomer if it trusts the one before. A new process trusts none.
+    A process trusts a ring once all of its workers have proved to fit. A new process trusts none.
+    If a worker is lost at that moment, only some workers may come to trust the ring. So a worker
+    that does not trust the last ring that others trust is still no newcomer if it trusts the one
+    before.
 
     Attributes:
-        began_together: whether no member of the last ring was in one before: all are new processes.
+        began_together: whether all members of the last ring were new processes, in no ring before.
     """
 
     def __init__(self) -> None:
-        # Generations: of the last ring that this process trusts; of the last one that any process
-        # trusted when that was made; of the last one that any process trusted at the present
-        # meeting.
+        # Generations of three rings: the last one that this process trusts; the last one that any
+        # process trusted when that ring was formed; the last one that any process trusted when the
+        # present ring was formed.
         self._trusted = self._before = self._latest = 0
         self._has_met, self.began_together = False, True
 
     def look(self, ring: Ring) -> frozenset[int]:
         """Return the newcomers' ranks.
 
-        There are none at a first start, where all workers are new. Nor are there any if the ring
-        fails here: its next call raises the error.
+        At a first start all workers are new, and none is a newcomer. If the ring fails here, the
+        result is empty, and the ring's next call raises the error.
         """
         mine = np.array([self._trusted, self._before, self._has_met], np.int64)
         try:
@@ -63,7 +64,7 @@ class Newcomers:
 
 
 def differing(answers: Sequence[Any], newcomers: frozenset[int]) -> list[int]:
-    """Return the ranks that answer differently from all old workers; none if these disagree."""
+    """Return the ranks whose answers differ from the old workers'; [] if these do not agree."""
     expected = {answer for rank, answer in enumerate(answers) if rank not in newcomers}
     if len(expected) != 1:
         return []

@@ -1,7 +1,7 @@
-"""Sums and gathered tensors of the devices of each worker, and of the workers of a ring.
+"""Sums and gathers tensors over all devices of all workers of a ring.
 
-What a worker's devices have is put together first, then what the workers have, on the CPU; then
-each device gets a copy. Call them in a replica context, on all replicas.
+First the values of a worker's devices are combined, then those of the workers, on the CPU. Then
+each device gets a copy. Call the functions in a replica context, on all replicas.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,14 +43,14 @@ def gathered(ring: RenewableRing, value: tf.Tensor, what: str) -> tf.Tensor:
 
 
 def _merged(of_all: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
-    # What a function was given is on no device yet.
+    # The arguments of a function have no device yet; their identities do.
     own = [tf.nest.map_structure(tf.identity, one, expand_composites=True) for one in values]
     context = tf.distribute.get_replica_context()
     return list(context.merge_call(of_all, args=tuple(own)))
 
 
 def _sum(parts: Sequence[Gradient]) -> Gradient:
-    """Return the sum of the devices' values; of sparse ones all rows, in the devices' order."""
+    """Return the sum of the devices' values; sparse gradients are concatenated, in device order."""
     first = parts[0]
     if isinstance(first, tf.IndexedSlices):
         with tf.device(HOST):
@@ -62,7 +62,7 @@ def _sum(parts: Sequence[Gradient]) -> Gradient:
 
 
 def _copies(totals: Sequence[Gradient], strategy: tf.distribute.Strategy) -> Any:
-    """Return what each replica gets of what is the same for all."""
+    """Return a copy of the totals for each replica, on its device."""
     each = []
     for device in strategy.extended.worker_devices:
         with tf.device(device):

@@ -1,7 +1,7 @@
-"""Sums and gathered tensors within a step whose replicas are the workers of a ring.
+"""Sums and gathers tensors over a ring, within a step whose replicas are the workers.
 
-Each is one TensorFlow operation that calls the ring in this process. All workers must call them in
-the same order (`_called`).
+Each exchange is one TensorFlow operation that calls the ring in this process. All workers must run
+these operations in the same order (`_called`).
 """
 
 import itertools
@@ -35,21 +35,21 @@ def begin_sums(
     *,
     wire: str | None = None,
 ) -> Wait:
-    """Begin the sums of values over all workers, as far as possible beside the step.
+    """Begin to sum values over all workers, as far as possible in parallel to the step.
 
-    The values of each number type are packed into one message. Many numbers become several
-    messages, in reverse order of the values: the last layers' gradients are ready first, and are
-    summed while the others are computed. Sparse gradients are concatenated, in rank order.
+    The values of each number type are packed into one message. If they are many, they are divided
+    into buckets, in reverse order: the last layers' gradients are ready first, and are summed while
+    the others are computed. Sparse gradients are concatenated, in rank order.
 
     Args:
-        ring: of the workers.
-        values: of any shapes and types.
-        what: their name, see Ring; the same on all workers.
-        wire: the type that float32 is sent as, see `Ring.all_reduce`; sparse rows stay unchanged.
+        ring: the workers' ring.
+        values: tensors of any shapes and types.
+        what: a name for them in messages, the same on all workers; see Ring.
+        wire: the type in which float32 is sent; see `Ring.all_reduce`. Sparse rows are not
+            converted.
 
     Returns:
-        a function to be called once, in the same trace; it waits for the rest, and returns the
-        sums.
+        a function that waits for the rest, and returns the sums. Call it once, in the same trace.
     """
     dense: dict[tf.DType, list[int]] = {}
     for place, value in enumerate(values):
@@ -75,9 +75,15 @@ def begin_sums(
 
 
 def gathered(ring: RenewableRing, value: tf.Tensor, what: str = "") -> tf.Tensor:
-    """Return the values of all workers, one after the other along their first dimension.
+    """Return the values of all workers, concatenated along the first dimension in rank order.
 
-    Each is [n, …] of any type, strings too, with an n of the worker's own.
+    Args:
+        ring: the workers' ring.
+        value: [n, …] of any type, including strings; n may differ between workers.
+        what: a name for the values in messages, the same on all workers; see Ring.
+
+    Raises:
+        ValueError: the other dimensions differ, on all workers when the step runs.
     """
 
     def gather(mine: np.ndarray) -> np.ndarray:
@@ -100,7 +106,7 @@ def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
 
 
 def as_bytes(array: np.ndarray) -> bytes:
-    """Return an array's shape and content; for strings, which NumPy has as objects, each length."""
+    """Return an array as bytes: its shape, each string's length if it has strings, and content."""
     shape = np.array(array.shape, np.int64).tobytes()
     if array.dtype != object:
         return shape + array.tobytes()
@@ -110,7 +116,7 @@ def as_bytes(array: np.ndarray) -> bytes:
 
 
 def _from_bytes(content: bytes, like: np.ndarray) -> np.ndarray:
-    """Return the array that `as_bytes` got, with the type and rank of another one."""
+    """Return the array from the result of `as_bytes`, with the type and rank of `like`."""
     shape = np.frombuffer(content, np.int64, like.ndim)
     if like.dtype != object:
         return np.ndarray(tuple(shape), like.dtype, content, shape.nbytes)
@@ -134,7 +140,7 @@ def size_of(ring: RenewableRing) -> tf.Tensor:
 def _begin(
     ring: RenewableRing, values: list[tf.Tensor], dtype: tf.DType, how: dict[str, Any]
 ) -> Wait:
-    """Begin the sums of dense values if they are several buckets; a single one is summed later."""
+    """Begin the sums of dense values; a single bucket is summed only when they are waited for."""
     buckets = buckets_of(values, dtype, ring.size_of_all)
     flat = [tf.reshape(tf.cast(value, dtype), [-1]) for value in values]
     parts = [[flat[place] for place in bucket] for bucket in buckets]
@@ -165,9 +171,9 @@ def _as_of(value: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
 def _begin_buckets(
     packed: list[tf.Tensor], begin_sum: Callable[[np.ndarray], Future[np.ndarray]]
 ) -> Wait:
-    """Begin each bucket's sum when its numbers are there.
+    """Begin each bucket's sum when its numbers are computed.
 
-    A thread of the ring computes them, so that the step's own threads, perhaps only one, continue.
+    A thread of the ring sums them, so that the step's own threads, perhaps only one, continue.
     """
     later = [] if tf.executing_eagerly() else needed_later(packed)
     under_way: list[Future[np.ndarray]] = []
@@ -196,10 +202,11 @@ def _begin_buckets(
 def _called(
     call: Callable[..., Any], given: list[tf.Tensor], dtypes: list[tf.DType]
 ) -> list[tf.Tensor]:
-    """Call a function with NumPy arrays.
+    """Call a Python function with NumPy arrays when the step runs.
 
-    Each call takes a turn: a variable that TensorFlow reads before and writes after it. So a step's
-    calls run in the order in which they were traced, also within functions, conditions and loops.
+    TensorFlow reads a variable, `_turn`, before each call, and writes it after the call. So a
+    step's calls run in the order in which they were traced, even in functions, conditions and
+    loops.
     """
     turn = _turn()
     with _not_by_xla(), tf.device("CPU:0"):
@@ -212,7 +219,7 @@ def _called(
 
 
 def _place(ring: RenewableRing) -> tf.Tensor:
-    """Return rank and number of ranks, int32 [2]; a step outlives a ring that is renewed."""
+    """Return [rank, number of ranks] when the step runs, int32 [2]: it may outlive a ring."""
     with tf.device("CPU:0"):
         place = tf.raw_ops.ReadVariableOp(resource=_variable_of(ring), dtype=tf.int32)
     place.set_shape([2])
@@ -221,7 +228,7 @@ def _place(ring: RenewableRing) -> tf.Tensor:
 
 @cache
 def _variable_of(ring: RenewableRing) -> tf.Tensor:
-    """Return a variable like `_turn` with the place, which is updated when the ring is renewed."""
+    """Return a variable like `_turn` with [rank, size], updated whenever the ring is renewed."""
     name = f"cluster_trainer_place_in_ring_{next(_numbers)}"
     with tf.init_scope(), tf.device("CPU:0"):
         variable = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[2], shared_name=name)
@@ -243,7 +250,7 @@ def _not_by_xla() -> AbstractContextManager[Any]:
 
 @cache
 def _turn() -> tf.Tensor:
-    """Return a variable of this process alone: tf.Variable would be a strategy's."""
+    """Return the resource of a counter; a tf.Variable would belong to the strategy."""
     with tf.init_scope(), tf.device("CPU:0"):
         turn = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=TURN)
         tf.raw_ops.AssignVariableOp(resource=turn, value=tf.constant(0, tf.int64))

@@ -11,8 +11,8 @@ from cluster_trainer.collectives.ring.traffic import Traffic
 class Rehearsal:
     """A ring of one worker that answers as if all `size` workers acted like this one.
 
-    While the others train, a first step is traced and run over it. Its results are discarded, but
-    its compiled code stays. So the others need not wait for that.
+    While the others train, this worker traces and runs a first step over it. The step's results are
+    discarded, but its compiled code stays. So the others need not wait for the compilation.
     """
 
     def __init__(self, size: int) -> None:
@@ -21,12 +21,12 @@ class Rehearsal:
         self.traffic = Traffic()  # nothing is sent
 
     def all_reduce(self, values: np.ndarray, **_: str | None) -> np.ndarray:
-        """Return the sum if all ranks give the same [n]."""
+        """Return the sum as if all ranks gave the same values, [n]."""
         total: np.ndarray = values * values.dtype.type(self.size)
         return total
 
     def begin_all_reduce(self, values: np.ndarray, **_: str | None) -> Future[np.ndarray]:
-        """Return a future of the sum if all ranks give the same [n]."""
+        """Return a future of the sum as if all ranks gave the same values, [n]."""
         return over(self.all_reduce(values))
 
     def all_gather(self, value: bytes | np.ndarray, **_: str) -> list[bytes]:
@@ -35,7 +35,7 @@ class Rehearsal:
         return [mine] * self.size
 
     def broadcast(self, value: bytes | None, holder: int, **_: str) -> bytes:  # noqa: ARG002
-        """Return this rank's value, which every other one would give, too."""
+        """Return this rank's value, as if the holder had given the same."""
         return bytes(value or b"")
 
     def barrier(self, **_: str) -> None:

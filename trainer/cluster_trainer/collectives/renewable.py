@@ -1,4 +1,4 @@
-"""The ring of a process for its whole life, however often its workers meet again."""
+"""The ring of a process for its whole life, even if the workers meet again several times."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -14,9 +14,9 @@ from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.traffic import Traffic
 
 DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
-"""How long a rank that is in a different call than its left neighbour waits for the others'
-verdict before it blames the neighbour: for a newcomer, and for a rank whose left neighbour is a
-newcomer."""
+"""A rank that is in a different call than its left neighbour waits this long for the others'
+verdict before it blames the neighbour: the first if it is a newcomer itself, the second if the
+neighbour is."""
 LEAVING = "excluding an unfit worker"
 
 
@@ -27,9 +27,9 @@ class RenewableRing:
     workers may change from one meeting to the next.
 
     Args:
-        connect: meets all workers, or those that continue; returns their ring.
+        connect: meets all workers, or those that continue, and returns their ring.
         most: the number of all workers, if fewer may continue; None: all are needed.
-        comes_late: whether the others train already. They continue until this worker needs them.
+        comes_late: whether the others already train. Then they are met when the ring is first used.
         looks: finds the newcomers of a ring; None: there are none.
     """
 
@@ -50,7 +50,7 @@ class RenewableRing:
 
     @property
     def is_met(self) -> bool:
-        """Whether the other workers were met."""
+        """Whether this worker has met the others."""
         return self._ring is not None
 
     @contextmanager
@@ -68,10 +68,10 @@ class RenewableRing:
         return self._rehearsal is not None
 
     def renew(self) -> Ring:
-        """Leave the present ring, and meet the other workers in another one.
+        """Leave the present ring, and meet the other workers in a new one.
 
         Raises:
-            Exception: what `connect` raises; this object is of no use then.
+            Exception: the error of `connect`; this object cannot be used any more.
         """
         self.close()
         self._ring = ring = self._met()
@@ -80,11 +80,11 @@ class RenewableRing:
         return ring
 
     def tell_of_renewals(self, tell: Callable[[], object]) -> None:
-        """Call a function whenever this worker is in another ring, before the ring is used."""
+        """Call a function after each renewal, before the new ring is used."""
         self._tell.append(tell)
 
     def _met(self) -> Ring:
-        """Return a ring whose newcomers are known."""
+        """Meet the other workers, find the newcomers, and return the ring."""
         ring = self._connect()
         self._newcomers = self._looks.look(ring) if self._looks else frozenset()
         self._own_operations = ring.operations
@@ -100,7 +100,7 @@ class RenewableRing:
 
     @property
     def newcomers(self) -> frozenset[int]:
-        """The newcomers' ranks in the present ring; the others may continue without them."""
+        """The newcomers' ranks in the present ring; empty if all workers are needed."""
         return self._newcomers if self.most and not self._rehearsal else frozenset()
 
     @property
@@ -109,30 +109,30 @@ class RenewableRing:
         return self._looks is None or self._looks.began_together
 
     def trust_newcomers(self) -> None:
-        """Trust all workers of the present ring; all of them call it."""
+        """Trust all workers of the present ring; all workers call this."""
         if self._newcomers and self._looks and self._ring:
             self._newcomers = frozenset()
             self._looks.trust(self._ring)
             self._ring.doubt(0.0)
 
     def leave_out(self, answers: Sequence[Any], what: str) -> bool:
-        """Let the others continue without newcomers that answer differently; all workers call it.
+        """Let the others continue without newcomers whose answers differ; all workers call this.
 
         Args:
-            answers: of all workers, in the order of their ranks; the same on all, not all equal.
-            what: they were asked for, in words for a person.
+            answers: the workers' answers in rank order, not all equal; all workers pass the same.
+            what: the subject of the answers, in words for a person.
 
         Returns:
-            whether this worker is one that differs: it has to say in what, and to end. Nobody is
-            left out where those who are not new differ, too; it is False then on all.
+            whether this worker is a newcomer that differs; it has to report this, and to end. False
+            on all workers: the old workers differ themselves, and nobody is left out.
 
         Raises:
-            PeerUnfit: on those that fit.
+            PeerUnfit: other workers are newcomers that differ.
         """
         unfit = differing(answers, self.newcomers)
         if not unfit:
             return False
-        with suppress(RingError):  # a rank that leaves before all have read breaks it
+        with suppress(RingError):  # it fails if a rank leaves before all have passed it
             self.barrier(what=LEAVING)
         if self.rank in unfit:
             return True
@@ -140,7 +140,7 @@ class RenewableRing:
 
     @property
     def _present(self) -> Ring | Rehearsal:
-        """The present ring; it is formed now if the others were not met yet."""
+        """The present ring; it is formed now if this worker has not met the others yet."""
         if self._rehearsal:
             return self._rehearsal
         return self._ring or self.renew()
@@ -162,7 +162,7 @@ class RenewableRing:
 
     @property
     def traffic(self) -> Traffic:
-        """How much the present ring's float32 sums have sent so far, and how long they took."""
+        """The bytes that the present ring's float32 sums have sent so far, and their duration."""
         return self._ring.traffic if self._ring else Traffic()
 
     @property
@@ -177,7 +177,7 @@ class RenewableRing:
 
     @property
     def operations(self) -> int:
-        """The number of operations of the present ring so far, without those of the meeting."""
+        """The number of the present ring's operations so far, without those to find newcomers."""
         return self._ring.operations - self._own_operations if self._ring else 0
 
     @property
@@ -187,7 +187,7 @@ class RenewableRing:
 
     @property
     def error(self) -> RingError | None:
-        """Why the present ring has ended; None if it has not."""
+        """The error that has ended the present ring; None: it has not failed."""
         return self._ring.error if self._ring else None
 
     def all_reduce(

@@ -1,4 +1,4 @@
-"""The replicas of all workers, and the communication between them: sums and gathered arrays."""
+"""The replicas of all workers, and the exchanges between them: sums and gathered tensors."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,10 +20,10 @@ _alone: Note | None = None
 
 @contextmanager
 def alone(note: Note = lambda _: None) -> Iterator[None]:
-    """Let each replica compute alone inside the context.
+    """Let each replica compute alone within the context: sums and gathers return its own values.
 
     Args:
-        note: gets a description of each sum or gathering that is left out, in the replica's thread.
+        note: gets a description of each sum or gather that is left out, in the replica's thread.
     """
     global _alone  # noqa: PLW0603  a strategy's replicas are threads of this process
     _alone = note
@@ -34,27 +34,28 @@ def alone(note: Note = lambda _: None) -> Iterator[None]:
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
-    """Return the number of a strategy's replicas, also within a step of the engine.
+    """Return the number of a strategy's replicas, over all workers; also within an engine's step.
 
-    The replicas of a process in a ring are some of the ring's. A step that is traced calls `count`.
+    In a ring, this is the number of all workers' replicas. A traced step must call `count` instead,
+    because it may outlive the ring.
     """
     ring = ring_of(strategy)
     return (ring.size if ring else 1) * _count_of(strategy)
 
 
 def count_of_all(strategy: tf.distribute.Strategy) -> int:
-    """Return the number of replicas when no worker is missing, which sets the batch size.
+    """Return the number of replicas if no worker is missing, which determines the batch size.
 
-    The global batch and its order stay the same, whichever workers train.
+    So the global batch and its order stay the same, whichever workers train.
     """
     ring = ring_of(strategy)
     return (ring.size_of_all if ring else 1) * _count_of(strategy)
 
 
 def ring_of(strategy: tf.distribute.Strategy) -> RenewableRing | None:
-    """Return the ring over which a strategy's replicas are summed; None if TensorFlow sums.
+    """Return the ring over which a strategy's replicas are summed; None: TensorFlow sums.
 
-    These are one replica, or one on each device of a script that has made no strategy.
+    A ring is used with one replica, or with one on each device of a script without a strategy.
     """
     is_plain = _count_of(strategy) == 1 or local_devices.is_of_all(strategy)
     return group.current() if is_plain else None
@@ -69,12 +70,12 @@ class Replicas:
     """The replicas of all workers, and those that this process computes.
 
     Attributes:
-        total: how many there are.
-        first: this process's first, in the order of all.
-        local: how many this process has.
-        most: how many there are when no worker is missing, if one may be: shares have no fixed size
-            then; None: there are always as many.
-        workers: how many processes there are.
+        total: the number of all replicas.
+        first: the number of this process's first replica, in the order of all.
+        local: the number of this process's replicas.
+        most: the number of all replicas if no worker is missing. Then shares have no fixed size.
+            None: no worker may be missing.
+        workers: the number of processes.
     """
 
     total: int = 1
@@ -84,7 +85,7 @@ class Replicas:
 
     @classmethod
     def of(cls, strategy: tf.distribute.Strategy) -> "Replicas":
-        """Return the replicas of a strategy that keeps them in step."""
+        """Return the replicas of a strategy, over all workers of the ring if there is one."""
         if ring := ring_of(strategy):
             local = _count_of(strategy)
             most = ring.most and ring.most * local
@@ -93,7 +94,7 @@ class Replicas:
 
     @classmethod
     def of_strategy(cls, strategy: tf.distribute.Strategy) -> "Replicas":
-        """Return the replicas of a strategy, in a ring or not."""
+        """Return the strategy's own replicas, without those of other workers of a ring."""
         total = _count_of(strategy)
         if total == 1:
             return cls()
@@ -107,28 +108,29 @@ class Replicas:
         return self.total // self.local
 
     def told(self, call: str, why: str) -> str:
-        """Return what workers exchange in a call, which a ring compares.
+        """Return a name for an exchange, which a ring compares between workers.
 
-        It names the devices of a worker if they are several: all workers need as many.
+        If a worker has several devices, the name includes their number, which all workers must have
+        in common.
         """
         return f"{call} (with {self.local} devices)" if self.local > 1 else f"{call} ({why})"
 
     @property
     def are_some_missing(self) -> bool:
-        """Whether a worker is missing, which may come back and wait."""
+        """Whether a worker is missing; it may come back at any time, and wait."""
         return self.most is not None and self.total < self.most
 
     def share_of(self, examples: int) -> int | None:
-        """Return the number of examples on each replica, if that is always the same."""
+        """Return the number of examples on each replica; None: it differs or may change."""
         is_fixed = self.most is None and examples % self.total == 0
         return examples // self.total if is_fixed else None
 
     def may_exceed(self, examples: int) -> bool:
-        """Tell whether there may be more replicas than so many examples."""
+        """Tell whether there may be more replicas than `examples`."""
         return examples < (self.most or self.total)
 
     def bounds(self, examples: Any) -> list[tuple[Any, Any]]:
-        """Return where each local replica's share of so many examples begins and ends."""
+        """Return where each local replica's share of `examples` examples begins and ends."""
         local = range(self.first, self.first + self.local)
         return [
             (examples * index // self.total, examples * (index + 1) // self.total)
@@ -137,11 +139,12 @@ class Replicas:
 
 
 def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
-    """Return each value's sum over all replicas; call it in a replica context, like `gathered`.
+    """Return each value's sum over all replicas; call it in a replica context.
 
     Args:
-        values: the same number, and of the same shapes, on all replicas.
-        what: a few words for them, the same on all workers; a ring compares them.
+        values: tensors of any types, as many on all replicas, with the same shapes. Sparse
+            gradients may differ in their number of rows.
+        what: a name for them, the same on all workers; a ring compares it.
     """
     return begin_sums(values, what)()
 
@@ -149,16 +152,15 @@ def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
 def begin_sums(
     values: Sequence[Gradient], what: str = "", *, wire: str | None = None
 ) -> Callable[[], list[Gradient]]:
-    """Begin the work of `summed`, as far as possible beside the step.
+    """Begin the work of `summed`, as far as possible in parallel to the step.
 
     Args:
         values: see `summed`.
-        what: the same.
-        wire: the type that float32 is sent as over a ring; None: float32.
+        what: see `summed`.
+        wire: the type in which float32 is sent over a ring; None: float32.
 
     Returns:
-        a function to be called once, in the same trace; it waits for the rest, and returns the
-        sums.
+        a function that waits for the rest, and returns the sums. Call it once, in the same trace.
     """
     if _alone:
         _alone(f"{what}: {'; '.join(map(_form, values))}")
@@ -172,7 +174,7 @@ def begin_sums(
 
 
 def _form(value: Gradient) -> str:
-    """Return the type and the shape of a value, without the number of a sparse one's rows."""
+    """Return the type and the shape of a value, without a sparse gradient's number of rows."""
     if isinstance(value, tf.IndexedSlices):
         return f"rows of {value.dtype.name} {value.values.shape[1:]}"
     return f"{value.dtype.name} {value.shape}"
@@ -195,9 +197,9 @@ def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
 
 
 def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
-    """Return the values of all replicas, one after the other along their first dimension.
+    """Return the values of all replicas, concatenated along the first dimension, in replica order.
 
-    Each is [n, …], with an n of the replica's own.
+    Call it in a replica context. Each value is [n, …]; n may differ between replicas.
     """
     if _alone:
         _alone(f"{what}: rows of {value.dtype.name}")
@@ -214,7 +216,7 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
 
 
 def number() -> tf.Tensor:
-    """Return this replica's number among all, int32 []; call it in a replica context."""
+    """Return this replica's number among all, from 0, int32 []; call it in a replica context."""
     if _alone:
         return tf.constant(0)
     strategy = tf.distribute.get_strategy()

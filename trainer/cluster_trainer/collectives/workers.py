@@ -1,7 +1,7 @@
-"""Messages between workers: numbers, and whole files.
+"""Exchanges messages between workers: numbers, and whole files.
 
-Both take the path of the gradients, so they need no port, address or secret of their own. Every
-worker calls the same methods in the same order.
+They take the same path as gradients, so they need no port, address or secret of their own. All
+workers must call the same methods in the same order.
 """
 
 # ruff: noqa: D102  Workers says what each method does
@@ -28,8 +28,8 @@ CHUNK_BYTES = CHUNK_WORDS * WORD.itemsize
 class Workers(ABC):
     """The processes that train together.
 
-    The purpose of a call (`what`), in a few words, must be the same on all workers. A ring compares
-    it, and reports workers that are in different calls.
+    Each exchange has a purpose (`what`), in a few words, which must be the same on all workers. A
+    ring compares it, and reports workers that are in different calls.
     """
 
     @property
@@ -44,7 +44,7 @@ class Workers(ABC):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Each rank's place in the list of all workers, some of which may be missing."""
+        """Each rank's place in the list of all workers, of which some may be missing."""
         return tuple(range(self.count))
 
     @property
@@ -53,7 +53,7 @@ class Workers(ABC):
         return frozenset()
 
     def slowest(self, seconds: float, what: str = "") -> float:
-        """Return the largest of all workers' times."""
+        """Return the largest of all workers' times, in seconds."""
         return self.largest([seconds], what)[0]
 
     def largest(self, numbers: list[float], what: str = "") -> list[float]:
@@ -71,33 +71,33 @@ class Workers(ABC):
 
     @abstractmethod
     def broadcast(self, content: bytes | None, holder: int, what: str = "") -> bytes:
-        """Return the content that the worker of rank `holder` gives; the others give None."""
+        """Return the content that the worker of rank `holder` gives; all others give None."""
 
     def leave_out(self, answers: Sequence[Any], what: str) -> bool:  # noqa: ARG002
-        """Let the others continue without newcomers that answer differently; see RenewableRing."""
+        """Let the others continue without newcomers whose answers differ; see RenewableRing."""
         return False
 
     @abstractmethod
     def part(self) -> Exception | None:
-        """Meet once more before all workers end: one that leaves early tears the others' last call.
+        """Wait for all workers before they end: an early exit would break the others' last call.
 
         Returns:
-            what has ended one before it came here; None where none has failed, as far as is known.
+            the error that has ended another worker before; None: as far as is known, none failed.
         """
 
-    # No worker can join TensorFlow's cluster, and it sends no such messages.
+    # Only a ring overrides these: no worker can join TensorFlow's cluster or send it such messages.
     def trust_newcomers(self) -> None:  # noqa: B027
-        """Trust all workers; all of them call it."""
+        """Trust all workers; all workers call this."""
 
     def leave(self) -> None:  # noqa: B027
-        """Report that this worker no longer waits to part."""
+        """Report that this worker ends without waiting for the others."""
 
     def fail(self, reason: str) -> None:  # noqa: B027
-        """Report that this worker fails before it has parted."""
+        """Report that this worker has failed."""
 
 
 def workers_of(strategy: tf.distribute.Strategy) -> Workers:
-    """Return the processes of a strategy, or those of the ring that its replica belongs to."""
+    """Return the workers of a strategy, or those of the ring that its replicas belong to."""
     if ring := ring_of(strategy):
         return WorkersOfRing(ring)
     return _workers_of_strategy(strategy)
@@ -105,12 +105,12 @@ def workers_of(strategy: tf.distribute.Strategy) -> Workers:
 
 @cache
 def _workers_of_strategy(strategy: tf.distribute.Strategy) -> "WorkersOfStrategy":
-    """Return one object for all fits of a process: each object has its own traces."""
+    """Return the workers of a strategy: one object for all fits, because it has its own traces."""
     return WorkersOfStrategy(strategy, Replicas.of_strategy(strategy))
 
 
 class WorkersOfRing(Workers):
-    """The workers of a ring, which cannot be used once they have parted."""
+    """The workers of a ring, which cannot be used after `part`."""
 
     def __init__(self, ring: RenewableRing) -> None:
         self._ring = ring
@@ -145,9 +145,9 @@ class WorkersOfRing(Workers):
         self._ring.trust_newcomers()
 
     def part(self) -> Exception | None:
-        """Meet once more; return None if this process has parted before, too.
+        """Wait for all workers, and close the ring; see Workers. Do nothing if it is closed.
 
-        A worker that has left has not failed: it did not wait any longer for this one.
+        A worker that has left, because it waited too long for this one, has not failed.
         """
         failure = None
         if self._ring.is_closed:
@@ -200,21 +200,21 @@ class WorkersOfStrategy(Workers):
         return b"".join(parts)[:size]
 
     def part(self) -> Exception | None:
-        """Meet once more; a failure only shows that a worker has left."""
+        """Wait for all workers; see Workers. A failure only shows that one has left."""
         with suppress(tf.errors.OpError):
             self.gather(0)
         return None
 
     @tf.function
     def _gathered(self, rows: tf.Tensor) -> tf.Tensor:
-        # an op of the replica's own, which has a device; the argument has none
+        # `tf.identity` makes an operation on the replica's device; the argument has none.
         return self._first(self._strategy.run(lambda: gathered(tf.identity(rows))))
 
     @tf.function
     def _from(self, words: tf.Tensor, replica: tf.Tensor) -> tf.Tensor:
         """Return the words of one replica, int64 [CHUNK_WORDS].
 
-        It is a sum to which all others add 0. Integers are used, so that every bit arrives.
+        They are a sum to which all other replicas add 0. Integers keep every bit.
         """
 
         def add() -> tf.Tensor:

@@ -1,1 +1,1 @@
-"""Data: the registry of data sets, the sources behind it, and the order of the batches."""
+"""Loads data sets by name, and passes them to Keras's `fit`."""

@@ -1,7 +1,7 @@
-"""Pictures that look a little different each time: TRAINER_AUGMENT.
+"""Augments pictures at random: TRAINER_AUGMENT.
 
 The random changes depend on the seed, the pass and the example alone. So any number of replicas
-sees the same pictures, and so does a run that was stopped.
+sees the same pictures, and so does a run that was stopped and resumes.
 """
 
 from dataclasses import dataclass
@@ -17,18 +17,21 @@ class Augmentation:
     """The possible changes of a picture.
 
     Attributes:
-        flips: half of the pictures are mirrored, left to right.
-        crops: a window of three quarters to all of a picture's height, and of its width, is drawn
-            and resized to the picture's own size.
+        flips: whether half of the pictures are mirrored, left to right.
+        crops: whether a random window of a picture is resized to the picture's own size. Its height
+            and its width are three quarters to all of the picture's.
     """
 
     flips: bool
     crops: bool
 
     def apply(self, pictures: tf.Tensor, seed: int, sightings: tf.Tensor) -> tf.Tensor:
-        """Return pictures, float32 [n, height, width, channels], as they look this time.
+        """Return augmented pictures, float32 [n, height, width, channels].
 
-        `sightings`, int64 [n], has a number for each time that an example is used in the run.
+        Args:
+            pictures: float32 [n, height, width, channels].
+            seed: the seed of all changes.
+            sightings: int64 [n], a different number for each use of each example in the run.
         """
         keys = tf.stack([tf.fill(tf.shape(sightings), tf.constant(seed, tf.int64)), sightings], 1)
         boxes = tf.map_fn(self._box, keys, fn_output_signature=tf.TensorSpec([4], tf.float32))
@@ -37,7 +40,7 @@ class Augmentation:
         )
 
     def _box(self, key: tf.Tensor) -> tf.Tensor:
-        """Draw [top, left, bottom, right], float32, 0 to 1; mirrored, left is beyond right."""
+        """Draw [top, left, bottom, right], float32 [4], 0 to 1; to mirror, left exceeds right."""
         # The algorithm is fixed: otherwise TensorFlow would choose one by the hardware.
         drawn = tf.random.stateless_uniform([5], key, alg="philox")
         flip, size, place = drawn[0] < MIRRORED_SHARE, drawn[1:3], drawn[3:5]

@@ -1,4 +1,4 @@
-"""Examples: the result of every data source, from which the order draws."""
+"""Examples, which data sources return, and data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ PICTURES_RANK = 4  # [n, height, width, channels]
 
 @dataclass(frozen=True)
 class Examples:
-    """One split.
+    """The examples of one split.
 
     Attributes:
-        inputs: [n, …]. An array, in memory or a mapped file: pictures in bytes, or numbers. Or
+        inputs: [n, …]: an array, in memory or in a mapped file, of uint8 pictures or numbers; or
             pictures that are decoded when a batch is made.
-        labels: [n, …]: a class for each, whole numbers from 0, or whatever numbers a loss takes.
+        labels: [n, …]: classes, integers from 0; or any numbers that a loss takes.
 
     Raises:
-        ValueError: inputs and labels do not belong together, or are empty.
+        ValueError: the numbers of inputs and labels differ, they are empty, or not numbers.
     """
 
     inputs: np.ndarray | Encoded
     labels: np.ndarray
 
     def __post_init__(self) -> None:
-        """Refuse data for which a model's own error would be hard to understand."""
+        """Refuse data that would otherwise cause obscure errors in a model."""
         shapes = f"inputs {list(self.inputs.shape)}, labels {list(self.labels.shape)}"
         belong = self.labels.ndim >= 1 and self.inputs.shape[:1] == self.labels.shape[:1]
         if not belong or not len(self.labels):
@@ -49,13 +49,13 @@ class Examples:
 
     @property
     def num_classes(self) -> int | None:
-        """One more than the largest label; None if the labels are not integers from 0."""
+        """One more than the largest label; None: the labels are not integers from 0, [n]."""
         is_one_each = self.labels.ndim == 1 and self.labels.dtype.kind in "iu"
         return 1 + int(self.labels.max()) if is_one_each and self.labels.min() >= 0 else None
 
     @property
     def typed_labels(self) -> np.ndarray:
-        """The labels as a loss gets them: int64 or float32."""
+        """The labels for a loss: float32 if they are floats, else int64."""
         return self.labels.astype(np.float32 if self.labels.dtype.kind == "f" else np.int64)
 
     @property
@@ -65,12 +65,12 @@ class Examples:
 
     @property
     def are_pictures(self) -> bool:
-        """Whether the inputs are uint8 [n, height, width, channels], so from 0 to 255."""
+        """Whether the inputs are uint8 [n, height, width, channels], with values of 0 to 255."""
         return self.inputs.dtype == np.uint8 and len(self.inputs.shape) == PICTURES_RANK
 
     @property
     def reach_a_model(self) -> str:
-        """How the inputs reach a model, in words: `as they are`, for example."""
+        """A text about the conversion of inputs for a model, such as `as they are`."""
         if self.are_pictures:
             return "scaled from 0..255 to 0..1"
         stays = self.inputs.dtype.kind in "iu" or self.inputs.dtype == np.float32
@@ -83,14 +83,14 @@ class Examples:
 
     @property
     def decodes(self) -> bool:
-        """Whether making a batch decodes its pictures."""
+        """Whether pictures are decoded when a batch is made."""
         return isinstance(self.inputs, Encoded)
 
     def taker(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return a function for graphs, from rows, int64 [m], to their inputs, [m, …].
+        """Return a function for graphs from rows, int64 [m], to their inputs for a model, [m, …].
 
-        The inputs are as a model gets them: pictures from 0 to 1, other numbers as float32.
-        Integers stay unchanged, because a float32 cannot hold every id.
+        Pictures become float32 from 0 to 1, and other floats float32. Integers stay unchanged,
+        because float32 cannot hold every id.
         """
         if isinstance(self.inputs, Encoded):
             take = self.inputs.take
@@ -108,11 +108,11 @@ class DataSet:
     """A named data set: training and test data.
 
     Attributes:
-        name: the one in the results.
-        train: examples, or whatever else Keras's `fit` takes.
-        test: examples, or what `fit` takes as validation data; None: there is nothing.
-        num_classes: how many there are; None where the labels are no classes.
-        class_names: of each; None where they have no names.
+        name: its name in the results.
+        train: Examples, or other data that Keras's `fit` takes.
+        test: Examples, or other data that `fit` takes as validation data; None: there are none.
+        num_classes: the number of classes; None: the labels are not classes.
+        class_names: the name of each class; None: they have no names.
     """
 
     name: str
@@ -123,11 +123,11 @@ class DataSet:
 
     @property
     def has_examples(self) -> bool:
-        """Whether both parts are examples; otherwise none is."""
+        """Whether both parts are Examples; otherwise neither is."""
         return isinstance(self.train, Examples)
 
 
 def classes_of(*parts: Examples) -> int | None:
-    """Return the number of classes in all parts; None if a part has no class labels."""
+    """Return the number of classes in all parts; None: the labels of a part are not classes."""
     counts = [part.num_classes for part in parts]
     return None if None in counts else max(count or 0 for count in counts)

@@ -1,4 +1,4 @@
-"""A data set as the arguments of Keras's `fit`, which reads examples by their rows."""
+"""Turns a data set into arguments of Keras's `fit`; examples are read by row."""
 
 import math
 from typing import Any
@@ -17,10 +17,13 @@ FLOAT_BYTES = 4
 
 
 class ExampleRows(RowDataset):
-    """Batches of a split's examples: inputs as `Examples.taker` gives them, and labels.
+    """Batches of a split's examples: inputs from `Examples.taker`, and labels.
 
-    `batch_size` is the global batch's. `seed` is the augmentation's, which changes pictures each
-    time.
+    Args:
+        examples: the split.
+        batch_size: the size of the global batch.
+        seed: the seed of the augmentation.
+        augmentation: changes pictures at random at each use; None: they stay as they are.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class ExampleRows(RowDataset):
 
 
 def fit_arguments(data: DataSet, config: TrainerConfig, plan: RunLength) -> dict[str, Any]:
-    """Return the arguments of `fit`: the data, and the batches."""
+    """Return the arguments of `fit` for the data and the batches."""
     arguments: dict[str, Any] = {"steps_per_epoch": config.steps_per_epoch}
     if isinstance(data.train, Examples):
         assert plan.global_batch_size  # noqa: S101  examples have one

@@ -1,4 +1,4 @@
-"""The memory that this container may still take: by its cgroup's limit, otherwise the machine's."""
+"""Finds the memory that this container may still take, by its cgroup's limit and the machine's."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ LIMITS = (
     ("memory.max", "memory.current", "memory.stat"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
 )
-# Copies of files count as used, but the kernel drops them before it kills a process.
+# The page cache counts as used, but the kernel drops it before it kills a process.
 CACHES = (("inactive_file", "active_file"), ("total_inactive_file", "total_active_file"))
 
 
 def available_bytes(cgroup: Path = CGROUP, meminfo: Path = MEMINFO) -> int:
-    """Return the bytes that can still be taken before the kernel kills a process."""
+    """Return the number of bytes that can be taken before the kernel kills a process."""
     return min([_machine_bytes(meminfo), *_container_bytes(cgroup)])
 
 
@@ -35,7 +35,7 @@ def _container_bytes(cgroup: Path) -> list[int]:
 
 
 def _cached_bytes(stat: Path) -> int:
-    """Return the size of the files' copies; 0 if unknown. In v1 a total includes its parts."""
+    """Return the size of the page cache, in bytes; 0: unknown. In v1 a total includes its parts."""
     try:
         lines = dict(line.split() for line in stat.read_text().splitlines())
         return max(sum(int(lines.get(name, 0)) for name in names) for names in CACHES)

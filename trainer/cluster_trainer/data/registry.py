@@ -1,4 +1,4 @@
-"""Finds the examples of a data set by its name: TensorFlow Datasets, or a user's own function."""
+"""Loads a data set by its name, from TensorFlow Datasets or a user's own function."""
 
 import logging
 from collections.abc import Callable
@@ -33,12 +33,11 @@ def load(
 
     Args:
         name: a TFDS name, or `module:function`.
-        data_dir: where TFDS looks for prepared sets, and prepares missing ones.
-        image_size: side in pixels to which pictures are resized; None leaves them as they are,
-            or makes them 224 where they differ in size.
-        cache: how TFDS's pictures are kept: decoded in `memory` or on `disk`, or decoded whenever
-            they are needed (`none`), or `auto`. The batches are the same. All else, and what a
-            function returns, stays in memory.
+        data_dir: the folder in which TFDS looks for prepared sets, and prepares missing ones.
+        image_size: the height and width to which pictures are resized, in pixels; None: they are
+            not resized, or become 224 if they differ in size.
+        cache: the cache for TFDS's pictures: decoded in `memory` or on `disk`, decoded at each use
+            (`none`), or `auto`. The batches are the same. All other data stay in memory.
         say: gets the progress of long work.
 
     Raises:
@@ -54,7 +53,11 @@ def load(
 
 
 def refuse_image_size(image_size: int | None, name: str) -> None:
-    """Refuse to resize the pictures of a user's own code."""
+    """Refuse to resize the pictures of a user's own code.
+
+    Raises:
+        ConfigurationError: `image_size` is given.
+    """
     if image_size is not None:
         accepted = f"not given, since {name} is not a set of TensorFlow Datasets"
         problem = Problem(IMAGE_SIZE, str(image_size), accepted, "Return pictures of that size.")
@@ -65,13 +68,13 @@ def from_parts(variable: str, name: str, load: Callable[[], Any]) -> DataSet:
     """Make a data set from the result of a user's code: (train, test).
 
     Args:
-        variable: its name in messages.
-        name: its own name.
-        load: returns (train, test); see `DataSet`. Arrays (inputs, labels), and a tf.data.Dataset
-            of single examples (input, label), become examples; test may be None.
+        variable: the name of the setting in messages.
+        name: the name of the data set.
+        load: returns (train, test); see `DataSet`. Arrays (inputs, labels) become Examples, and so
+            does a tf.data.Dataset of single examples (input, label). test may be None.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the result is not a data set.
     """
     try:
         parts = _two(load())
@@ -95,7 +98,7 @@ def _two(parts: Any) -> tuple[Any, Any]:
 
 
 def _examples(part: Any) -> Examples | None:
-    """Return pairs of single arrays as examples; None for anything else."""
+    """Return arrays (inputs, labels), or single examples, as Examples; None for anything else."""
     if isinstance(part, tf.data.Dataset) and _gives_single_examples(part):
         inputs, labels = zip(*part.as_numpy_iterator(), strict=True)
         return Examples(np.stack(inputs), np.asarray(labels))
@@ -127,7 +130,11 @@ def _gives_single_examples(dataset: tf.data.Dataset) -> bool:
 
 
 def _refuse_differing(train: Examples, test: Examples | None) -> None:
-    """Refuse two parts that would reach a model in different forms."""
+    """Refuse training and test inputs of different types or shapes.
+
+    Raises:
+        ValueError: they differ.
+    """
     if test is None:
         return
     floats = {part.inputs.dtype.kind for part in (train, test)} == {"f"}

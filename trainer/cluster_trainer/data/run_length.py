@@ -1,4 +1,4 @@
-"""The length of a run, and the batches of its data."""
+"""Determines the length of a run, and the batches of its data."""
 
 import math
 from collections.abc import Iterator
@@ -27,10 +27,11 @@ class RunLength:
     """The length of a run.
 
     Attributes:
-        epochs: how many there are.
-        steps_per_epoch: global batches in each; None: not known in advance.
-        global_batch_size: examples of a step, on all replicas; None: as the data are batched.
-        examples: training examples in a pass; None: unknown.
+        epochs: the number of epochs.
+        steps_per_epoch: the number of global batches in an epoch; None: not known in advance.
+        global_batch_size: the number of examples in a step, on all replicas; None: the data come in
+            batches.
+        examples: the number of training examples in a pass; None: unknown.
     """
 
     epochs: int
@@ -40,7 +41,7 @@ class RunLength:
 
     @property
     def steps(self) -> int | None:
-        """Steps of the whole run."""
+        """The number of steps of the whole run; None: unknown."""
         return self.steps_per_epoch and self.epochs * self.steps_per_epoch
 
     @property
@@ -56,7 +57,7 @@ class RunLength:
 
 
 def run_length_of(config: TrainerConfig, data: DataSet, num_replicas: int) -> RunLength:
-    """Return the length and the batches that the settings give the data.
+    """Return the length of a run, from its settings and data.
 
     Raises:
         ConfigurationError: the settings do not fit the data or the replicas.
@@ -70,7 +71,11 @@ def run_length_of(config: TrainerConfig, data: DataSet, num_replicas: int) -> Ru
 
 
 def _refuse_endings(config: TrainerConfig, data: DataSet) -> None:
-    """Refuse data that would end too early, or never."""
+    """Refuse data that would end too early, or never.
+
+    Raises:
+        ConfigurationError: the data are such.
+    """
     steps, problems = shown_name("steps_per_epoch"), []
     if config.steps_per_epoch is None and _is_endless(data.train):
         accepted = f"a number, since the training data of {data.name} never end"
@@ -108,7 +113,7 @@ def _batch_size(config: TrainerConfig, data: DataSet, num_replicas: int) -> int 
 
 
 def _count(part: Any) -> int | None:
-    """Return the number of examples; None if the data come in batches."""
+    """Return the number of examples; None: the data come in batches."""
     if isinstance(part, Examples) or is_random_access(part):
         return len(part)
     if (arrays := as_arrays(part)) is None:
@@ -129,7 +134,7 @@ def _batches_of(part: Any) -> int | None:
 
 
 def as_arrays(part: Any) -> tuple[Any, ...] | None:
-    """Return (x,), (x, y) or (x, y, sample_weight) if the data are arrays; otherwise None."""
+    """Return arrays as (x,), (x, y) or (x, y, sample_weight); None: the data are not arrays."""
     if isinstance(part, (tuple, list)) and 0 < len(part) <= len(("x", "y", "sample_weight")):
         return tuple(part)
     if isinstance(part, dict) or (part is not None and keras_names.can_slice_array(part)):
@@ -138,11 +143,15 @@ def as_arrays(part: Any) -> tuple[Any, ...] | None:
 
 
 def _refuse_augmenting(config: TrainerConfig, data: DataSet) -> None:
-    """Refuse to augment data that are not pictures."""
+    """Refuse to augment data that are not pictures.
+
+    Raises:
+        ConfigurationError: the data are not.
+    """
     if not data.has_examples:
         accepted, advice = "none, since the data come as they are", "Augment them there."
     elif len(data.train.input_shape) != PICTURE_RANK:
-        accepted, shape = "none, since the inputs are no pictures", list(data.train.input_shape)
+        accepted, shape = "none, since the inputs are not pictures", list(data.train.input_shape)
         advice = f"Each of {data.name} has the shape {shape}, not [height, width, channels]."
     else:
         return

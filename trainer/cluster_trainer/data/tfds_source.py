@@ -1,4 +1,4 @@
-"""TensorFlow Datasets: any of its sets by `tfds.load`, and the project's own `digits`."""
+"""Loads data sets of TensorFlow Datasets, and the project's own `digits`."""
 
 import logging
 import math
@@ -25,12 +25,13 @@ HELD_OUT_PERCENT = 10
 
 
 def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
-    """Load a TFDS set, prepared if necessary, in the set's own order; see registry.load.
+    """Load a TFDS set in its own order, and prepare it if necessary; see registry.load.
 
     The test split is `test`, else `validation`, else the last tenth of `train`.
 
     Raises:
-        ConfigurationError: the set has no (input, label) pairs, or does not fit here.
+        ConfigurationError: the set has no (input, label) pairs of numbers, cannot be prepared, or
+            does not fit into memory or onto the disk.
     """
     directory = directory_of(name, keeping.data_dir)
     folder = prepare(name, directory, keeping.say)
@@ -54,14 +55,18 @@ def load(name: str, image_size: int | None, keeping: Keeping) -> DataSet:
 
 
 def directory_of(name: str, data_dir: Path) -> Path:
-    """Return the folder of the set: the user's, otherwise the image's own if it has the set."""
+    """Return the folder for a set: the image's own if only that has the set, else the user's."""
     builder = names.builder_name(name)
     here, baked = (names.is_prepared(builder, place) for place in (data_dir, names.BAKED_DATA_DIR))
     return names.BAKED_DATA_DIR if baked and not here else data_dir
 
 
 def splits_of(available: list[str]) -> list[str]:
-    """Choose the training and the test split."""
+    """Choose the training and the test split.
+
+    Raises:
+        ValueError: there is no split called train.
+    """
     if "train" not in available:
         raise ValueError(f"the set has no split called train, only {', '.join(available)}")
     for held_out in ("test", "validation"):

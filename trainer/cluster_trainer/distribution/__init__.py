@@ -1,1 +1,1 @@
-"""Devices, threads and the strategy."""
+"""Sets up devices and threads, and builds the strategy or the ring."""

@@ -1,9 +1,9 @@
 """MultiWorkerMirroredStrategy on several logical CPU devices of each worker.
 
-TensorFlow gives this strategy all GPUs of a worker, or one CPU device, and has no argument for that
-(`_initialize_local_devices` in tensorflow/python/distribute/ collective_all_reduce_strategy.py,
-read in 2.21). A cluster resolver can only set another number of GPUs. So this one method is
-overridden; everything else is TensorFlow's own.
+TensorFlow gives this strategy all GPUs of a worker, or one CPU device, and has no argument for
+other devices (`_initialize_local_devices` in
+tensorflow/python/distribute/collective_all_reduce_strategy.py, read in 2.21). A cluster resolver
+can only set the number of GPUs. So this one method is overridden.
 """
 
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ class LogicalCpusStrategy(tf.distribute.MultiWorkerMirroredStrategy):
     """MultiWorkerMirroredStrategy with a replica on each of these CPU devices of each worker.
 
     Args:
-        devices: this worker's, such as CPU:0 and CPU:1; every worker must have as many.
-        options: how the replicas communicate.
+        devices: this worker's devices, such as CPU:0 and CPU:1; all workers need the same number.
+        options: the options for communication between replicas.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The devices of a script's process: which there are, and which train."""
+"""Chooses the devices of a script's process that train."""
 
 import logging
 import sys
@@ -19,12 +19,13 @@ log = logging.getLogger("trainer")
 
 
 def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the devices that train in a script's process; say if they are several.
+    """Return the names of the devices that train in a script's process, and log several of them.
 
-    One of several workers trains on one if no ring sums over the workers.
+    The result is empty if each worker trains on one device: there are several workers, and no ring
+    sums over them, or weights are averaged in rounds.
 
     Raises:
-        ConfigurationError: the script has cut the CPU otherwise than it was told to.
+        ConfigurationError: the script has not the CPU devices that the settings name.
     """
     is_alone = from_environment(as_started(environ)).num_workers == 1
     if not is_alone and not group.is_wanted():
@@ -70,10 +71,10 @@ def _refuse_missing(names: tuple[str, ...]) -> None:
 
 
 def set_devices_of_script(environ: Mapping[str, str]) -> None:
-    """Leave a script's TensorFlow the devices that the settings name, before it begins.
+    """Restrict a script's TensorFlow to the devices in the settings, before it initialises them.
 
     Raises:
-        SystemExit: with code 78, after a message, if they cannot be had.
+        SystemExit: a device does not exist; code 78, after a message.
     """
     try:
         config = _settings(environ)

@@ -1,4 +1,4 @@
-"""The ring of this worker's sums, on the connections that the entrypoint has made."""
+"""Forms the ring of this worker on connections that the entrypoint makes."""
 
 import atexit
 import logging
@@ -41,17 +41,19 @@ def form(
     *,
     is_late: bool = False,
 ) -> RenewableRing:
-    """Meet the other workers, which do the same; `renew` of the result does so again.
+    """Meet the other workers, and return the ring; `renew` of the ring does so again.
 
     Args:
-        environ: the variables with which the entrypoint started this command.
-        silence_seconds: after which another worker is lost.
-        most: the number of all workers, if fewer may continue.
-        is_late: whether the others train already; they are not met here then, but when needed.
+        environ: the variables with which the entrypoint has started this command.
+        silence_seconds: the time after which a silent worker counts as lost.
+        most: the number of all workers, if fewer may continue; None: all are needed.
+        is_late: whether the others already train. With `most`, they are met when the ring is first
+            used, and not here.
 
     Raises:
         PeerLostError: a neighbour has not come.
-        ConfigurationError: there are no connections; NoEntrypointError: no entrypoint makes any.
+        NoEntrypointError: no entrypoint makes connections for this process.
+        ConfigurationError: the entrypoint cannot make the connections.
     """
     connect = partial(_meet, environ, silence_seconds)
     comes_late = is_late and most is not None
@@ -64,7 +66,7 @@ def form(
 
 
 def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
-    """Return a ring on connections that the entrypoint makes now; see `form`."""
+    """Return a ring on new connections from the entrypoint; see `form`."""
     try:
         neighbours = join(environ)
     except NotTheEntrypointsError as error:
@@ -88,13 +90,13 @@ def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
 
 
 def _forget(ring: RenewableRing) -> None:
-    """Let a forked process be in no ring: it would write into its parent's connections."""
+    """Detach a forked process from the ring: it would write into its parent's connections."""
     group.use(None)
     ring.forget()
 
 
 def offer_to_script(environ: Mapping[str, str]) -> None:
-    """Let a script's models use the ring, unless the script makes a strategy of TensorFlow's.
+    """Let a script's models use the ring, unless the script creates a strategy for several workers.
 
     `environ` is the environment in which the entrypoint has started the script.
     """
@@ -134,7 +136,7 @@ def _where() -> str:
 
 
 def heed(config: TrainerConfig) -> None:
-    """Let workers send each other what the settings say."""
+    """Apply the settings for the ring's sums: their number format, and the length of rounds."""
     group.send_gradients_as(config.wire)
     if config.sync_every == "auto":
         group.let_rounds_be_chosen()
@@ -143,7 +145,7 @@ def heed(config: TrainerConfig) -> None:
 
 
 def say_rounds(config: TrainerConfig) -> None:
-    """Say it if weights are averaged, and not gradients summed."""
+    """Log if weights are averaged instead of gradients summed."""
     if config.sync_every == "auto":
         log.info(
             "%s=auto: the first seconds measure how long sums take",
@@ -158,7 +160,7 @@ def say_rounds(config: TrainerConfig) -> None:
 
 
 def _settings_of_ring(environ: Mapping[str, str]) -> TrainerConfig:
-    """Read the settings of a script's ring; a `fit` also reads the others."""
+    """Read the settings of a script's ring; a `fit` reads all settings."""
     names = map(variable_of, ("wire", "sync_every", "silence_seconds"))
     given = {name: environ.get(name, "").strip() for name in names}
     return TrainerConfig.read({name: text for name, text in given.items() if text}, ())
@@ -173,10 +175,10 @@ def warn_of_all_workers() -> None:
 
 
 def refuse_devices(devices: tuple[str, ...]) -> None:
-    """Refuse a worker that a ring cannot connect.
+    """Refuse devices that a ring cannot connect.
 
     Raises:
-        ConfigurationError: this worker has several replicas, or trains on a GPU.
+        ConfigurationError: this worker trains on several devices, or on a GPU.
     """
     if len(devices) > 1 or not devices[0].startswith("CPU"):
         advice = f"This worker trains on {', '.join(devices)}; a ring connects workers of one CPU."
@@ -184,7 +186,7 @@ def refuse_devices(devices: tuple[str, ...]) -> None:
 
 
 def _told(text: str) -> list[Problem]:
-    """Return the problems of the entrypoint's message, which has one in each indented line."""
+    """Return the problems in the entrypoint's message, which has one in each indented line."""
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     return [Told("the cluster", "", "", line) for line in lines or [text]]
 

@@ -1,4 +1,4 @@
-"""The strategy (none, mirrored or multiworker), with devices and threads set before it exists.
+"""Builds the strategy (none, mirrored or multiworker), after setting devices and threads.
 
 TensorFlow reads TF_CONFIG and starts its gRPC server when MultiWorkerMirroredStrategy is
 constructed. From then on it refuses changes to threads and devices.
@@ -20,24 +20,24 @@ Choice = Literal["none", "mirrored", "multiworker", "ring"]
 NCCL_PACK_BYTES = 32 * 1024**2
 """The number of bytes of gradients that NCCL sums at once.
 
-Without packs, all gradients are one sum, which begins when the last one is computed. With packs,
-the last layers' gradients are on their way by then (TensorFlow's
+Without packs, all gradients are one sum, which begins after the last one is computed. With packs,
+the last layers' gradients are already being sent by then (TensorFlow's
 tf.distribute.experimental.CommunicationOptions). PyTorch's DistributedDataParallel uses 25 MiB
-(`bucket_cap_mb`). This was not measured, because no GPU was available.
+(`bucket_cap_mb`). This value was not measured, because no GPU was available.
 """
 
 
 def choose(
     wanted: str, collectives: str, task: Task, local_devices: tuple[str, ...], *, may_ring: bool
 ) -> Choice:
-    """Resolve `auto`: the cluster if there is one, else this machine's devices if several.
+    """Resolve `auto` to the cluster, if there is one, or to this machine's devices.
 
     Args:
-        wanted: the strategy, as the setting has it.
-        collectives: the setting: how sums over workers are made.
-        task: this worker's place, and the number of workers.
-        local_devices: that train here.
-        may_ring: whether there is an entrypoint that connects a ring.
+        wanted: the setting `strategy`.
+        collectives: the setting `collectives`, which chooses how workers sum.
+        task: this worker's task, with the number of workers.
+        local_devices: the devices of this worker that train.
+        may_ring: whether there is an entrypoint that can connect a ring.
     """
     if wanted in ("auto", "multiworker") and task.num_workers > 1:
         is_fit = may_ring and len(local_devices) == 1 and not on_gpus(local_devices)
@@ -57,11 +57,12 @@ def set_devices(wanted: str | None, logical_cpus: int | None) -> tuple[str, ...]
     """Hide devices that do not train; return TensorFlow's names of the others, one per replica.
 
     Args:
-        wanted: the devices, as the setting has them; None for all GPUs, or else the CPU.
-        logical_cpus: into how many devices the CPU is cut; given, no GPU is used.
+        wanted: the setting `devices`; None: all GPUs, or the CPU if there are none.
+        logical_cpus: the number of devices into which the CPU is divided, without GPUs; None: it is
+            not divided.
 
     Raises:
-        ConfigurationError: one is wanted that is not there.
+        ConfigurationError: a device in `wanted` does not exist.
     """
     cpus = devices.numbered("CPU", logical_cpus or 1)
     gpus = devices.numbered("GPU", count_gpus())
@@ -85,7 +86,7 @@ def _set_cpus(chosen: tuple[str, ...], logical_cpus: int | None) -> tuple[str, .
 
 
 def _set_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Hide all other GPUs; TensorFlow renumbers the rest in the same order."""
+    """Hide all other GPUs, and return the new names: TensorFlow renumbers those that are left."""
     there = tf.config.list_physical_devices("GPU")
     gpus = [there[int(name.removeprefix("GPU:"))] for name in chosen]
     tf.config.set_visible_devices(gpus, "GPU")
@@ -95,10 +96,11 @@ def _set_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def set_threads(threads: int | Literal["auto"], local_devices: tuple[str, ...]) -> int:
-    """Set the thread pools and return the number of threads.
+    """Set the sizes of TensorFlow's thread pools, and return the number of threads.
 
-    One pool inside operations serves all devices of the CPU, and each of them can use all threads.
-    With separate shares, two devices on two cores took a third less CPU time per step.
+    Each device of the CPU gets a share of the threads within operations. Otherwise each of them
+    would use all threads. With shares, two devices on two cores took a third less CPU time per
+    step.
     """
     count = available_cpus() if threads == "auto" else threads
     shared_by = 1 if on_gpus(local_devices) else len(local_devices)
@@ -108,7 +110,7 @@ def set_threads(threads: int | Literal["auto"], local_devices: tuple[str, ...]) 
 
 
 def build(choice: Choice, local_devices: tuple[str, ...]) -> tf.distribute.Strategy:
-    """Construct the strategy; for several workers this returns when all of them are there."""
+    """Construct the strategy; with several workers, return when all of them are there."""
     if choice == "mirrored":
         return tf.distribute.MirroredStrategy(list(local_devices))
     if choice != "multiworker":
@@ -122,7 +124,7 @@ def build(choice: Choice, local_devices: tuple[str, ...]) -> tf.distribute.Strat
 def communication_options(
     local_devices: tuple[str, ...],
 ) -> tf.distribute.experimental.CommunicationOptions:
-    """Request NCCL with packs if every replica is a GPU; AUTO would mean RING even there."""
+    """Return options for NCCL with packs on GPUs, where AUTO would mean RING; else for RING."""
     kinds = tf.distribute.experimental.CommunicationImplementation
     options = tf.distribute.experimental.CommunicationOptions
     if on_gpus(local_devices):

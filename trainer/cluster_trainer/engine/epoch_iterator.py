@@ -1,25 +1,25 @@
-"""Stands in for Keras's TFEpochIterator: hands out calls of several steps instead of batches.
+"""Replaces Keras's TFEpochIterator, and yields calls of several steps instead of batches.
 
-What happens in one call of a `fit`, in this order:
+This happens in one call of a `fit`, in this order:
 
-1. `EpochIterator._epoch` chooses how many steps it has: `Pace.steps`, or fewer if the epoch, the
-   pass or `CheckpointCallback.steps_left` has fewer. Rounds (replicas/rounds.py) are whole, but for
-   an epoch's last one. It hands Keras an `Execution`.
+1. `EpochIterator._epoch` chooses the number of steps: `Pace.steps`, or fewer if the epoch, the pass
+   or `CheckpointCallback.steps_left` has fewer. A call has whole rounds (replicas/rounds.py),
+   except at the end of an epoch. Keras gets the call as an `Execution`.
 2. Keras calls `on_train_batch_begin` of all callbacks.
 3. Keras calls `Steps.__call__`, which runs the steps in TensorFlow within `StallLimit.call`. Each
    step sums the gradients over all replicas; after the last, `PackedLogs` sums the metrics.
-4. Keras calls `on_train_batch_end` of all callbacks. `CheckpointCallback` asks the other workers
-   whether a callback of theirs has stopped the fit. If one has, `_taking_a_stop` counts the steps,
-   and 5. to 7. are left out.
+4. Keras calls `on_train_batch_end` of all callbacks. In its own, `CheckpointCallback` asks all
+   workers whether one of their callbacks has stopped the fit. If so, `_taking_a_stop` counts the
+   steps, and 5. to 7. are skipped.
 5. `Pace.synchronise_after_call` exchanges the time with the other workers, if that is due. In the
    same exchange `StepVote.agree` votes on whether the fit ends.
-6. `CheckpointCallback.after_call` saves a checkpoint if the fit is to end; or if one is due, and no
-   worker is still writing the one before. Then `Coordinator.meet` ends the fit if it is to end.
+6. `CheckpointCallback.after_call` saves a checkpoint if the fit is to end, or if a checkpoint is
+   due and no worker is still writing the previous one. Then `Coordinator.meet` ends the fit if all
+   workers have agreed to that.
 7. If the data had fewer batches than the call, `_end_early` is called and the epoch ends.
 
-The calls of a fit's validation take the same way, with `Steps` of `test_step` and the hooks of
-tests. `CheckpointCallback` has no part in them: nothing is asked in 4., and in 6. there is only
-`Coordinator.meet`.
+A fit's validation goes the same way, with `Steps` of `test_step` and the callbacks' test hooks.
+`CheckpointCallback` has no part in it: nothing is asked in 4., and 6. is `Coordinator.meet` only.
 
 What follows the last call of an epoch is in fits/kept/checkpoint_callback.py.
 """
@@ -79,15 +79,16 @@ class EpochIterator(keras_names.EpochIterator):
         self._has_warned = False
 
     def begun(self) -> Self:
-        """Agree with the other workers on what is read, and how; all of them call it, once.
+        """Agree with the other workers on the data and the calls; all workers call this once.
 
         Returns:
-            itself, which can be iterated over now.
+            itself, ready to be iterated over.
 
         Raises:
             ValueError: the workers' data have different lengths.
-            ConfigurationError: the data of this worker, which is new, differ from the others'.
-            RowsOfItsOwnError: each worker was given rows of its own to predict.
+            ConfigurationError: the workers' data differ; or this is a newcomer, and its data have
+                another length than the others'.
+            RowsOfItsOwnError: the workers have different rows to predict.
         """
         call, replicas = self._call, Replicas.of(self._strategy)
         self._workers = workers_of(self._strategy)
@@ -113,7 +114,8 @@ class EpochIterator(keras_names.EpochIterator):
     def _agreed_source(self, replicas: Replicas) -> Source:
         """Return the source of the batches, in the order of the chief's seed.
 
-        A script that draws a number on one worker only has other seeds there from then on.
+        The workers' own seeds may differ: a script that draws a random number on one worker only
+        has other seeds on that worker from then on.
         """
         call = self._call
         what = replicas.told(call.name, "order of batches")
@@ -122,7 +124,7 @@ class EpochIterator(keras_names.EpochIterator):
         return source_of(self.data_adapter, replicas, self._strategy, seed, given)
 
     def _agreed_pace(self, replicas: Replicas) -> Pace:
-        """Return how many steps a call has: one if a callback of any worker needs each batch."""
+        """Return the pace of calls: one step per call if any worker's callback needs each batch."""
         call, own = self._call, self.steps_per_execution
         fixed = own if own > 1 else call.order.steps_a_call
         what = f"{call.name} (batches of a call)"
@@ -144,12 +146,13 @@ class EpochIterator(keras_names.EpochIterator):
             raise RowsOfItsOwnError(self.spec())
 
     def _refuse_other_lengths(self, things: str, count: int | None) -> None:
-        """Refuse calls in which the workers would wait for each other, or get no batch.
+        """Refuse data of different lengths: workers would wait for others that have no batch left.
 
         Raises:
-            ValueError: on all workers.
-            ConfigurationError: on a newcomer, without which the others continue.
-            PeerUnfit: on the others then; see newcomers.py.
+            ValueError: the lengths differ; on all workers.
+            ConfigurationError: only newcomers' lengths differ, and this is one of them.
+            PeerUnfit: only newcomers' lengths differ, and this is not one of them; see
+                newcomers.py.
         """
         what, workers = f"{self._call.name} (number of {things})", self._workers
         counts = workers.gather(-1 if count is None else count, what)
@@ -167,14 +170,14 @@ class EpochIterator(keras_names.EpochIterator):
     def _may_be_done_alone(self, call: running.Running) -> bool:
         """Tell whether each worker may predict its own rows by itself; see predicting.py.
 
-        Batches of a generator that Keras has already read would be missing then.
+        Not from a generator: that would lack the batches that were already read.
         """
         is_generator = isinstance(self.data_adapter, keras_names.GeneratorDataAdapter)
         is_of_ring = isinstance(self._workers, WorkersOfRing)
         return call.name == PREDICT and is_of_ring and not is_generator
 
     def _refuse_others(self) -> None:
-        """Refuse data that are not the same on all workers, which all call it; see same_data.py."""
+        """Refuse data that differ between workers; all workers call this. See same_data.py."""
         if self._workers.count > 1:
             more = {} if self._checkpoint_callback else self.source.described
             may_differ = self._data_may_differ
@@ -187,7 +190,7 @@ class EpochIterator(keras_names.EpochIterator):
 
     @property
     def position(self) -> tuple[int, int]:
-        """The number of finished passes, and of batches used in the present one."""
+        """The number of finished passes, and the number of batches used in the current one."""
         return self._pass, self._steps_seen or self._first
 
     @property
@@ -196,12 +199,12 @@ class EpochIterator(keras_names.EpochIterator):
         return self._checkpoint_callback is not None
 
     def is_put_back(self) -> bool:
-        """Tell whether they begin with a checkpoint's values; all workers call it."""
+        """Tell whether the fit begins with a checkpoint's values; all workers call this."""
         return self._checkpoint_callback is not None and self._checkpoint_callback.puts_all_back()
 
     @property
     def described(self) -> dict[str, str]:
-        """The batches of the data, name -> value, which must be unchanged when a fit resumes."""
+        """Facts about the batches that must be unchanged when a fit resumes: name -> value."""
         # Keras does not know the size of data that TensorFlow divides.
         size = None if self.source.is_distributed else batch_size_of(self.data_adapter)
         return {
@@ -211,10 +214,14 @@ class EpochIterator(keras_names.EpochIterator):
         } | self.source.described
 
     def begin_at(self, epochs: int, passes: int, seen: int, done: int, *, is_over: bool) -> None:
-        """Begin with another batch than the first.
+        """Begin in the middle of the data, where an earlier start of the program has stopped.
 
-        `epochs` epochs and `passes` passes are over, and `seen` batches of the next pass were used;
-        `done` steps of the first epoch are done, or all of them (`is_over`).
+        Args:
+            epochs: the number of finished epochs.
+            passes: the number of finished passes.
+            seen: the number of batches of the next pass that were used.
+            done: the number of steps of the next epoch that were done.
+            is_over: whether all steps of that epoch were done, so that its validation comes first.
         """
         self._pass, self._first, self._is_over = passes, seen, is_over
         self._done = 0 if is_over else done
@@ -225,13 +232,13 @@ class EpochIterator(keras_names.EpochIterator):
             self.source.catch_up(passes)
 
     def end(self) -> None:
-        """Note that the fit is over, which may have trained nothing in this process."""
+        """Note that the fit is over; it may have trained nothing in this process."""
         note_read(self.source)
         if not self._has_begun and (self._pass or self._first):
             self.source.note_ended()
 
     def reset(self) -> None:
-        """Begin again; an endless iterator that has ended its pass just continues."""
+        """Begin the data again; an endless iterator between two passes simply continues."""
         self._num_batches = self.source.num_batches
         if not (self.source.is_endless and self._is_between_passes):
             self._current_iterator = None
@@ -275,10 +282,10 @@ class EpochIterator(keras_names.EpochIterator):
 
     @contextmanager
     def _taking_a_stop(self, call: Execution, done: int) -> Iterator[None]:
-        """Count a call after which a callback has stopped the fit: usually its last one.
+        """Count the steps of a call after which a callback has stopped the fit.
 
-        If the callback changes its mind at the end of the epoch, the next epoch begins another
-        pass, as in Keras; with `steps_per_epoch` it continues in this one.
+        The call is usually the last. If the callback withdraws its stop at the end of the epoch,
+        the next epoch begins a new pass, as in Keras; with `steps_per_epoch` it continues this one.
         """
         try:
             yield
@@ -339,9 +346,9 @@ class EpochIterator(keras_names.EpochIterator):
             self._checkpoint_callback.after_training()
 
     def _steps_of_call(self, left: int | None) -> int:
-        """Return how many steps the next call has; no more than are left of the epoch.
+        """Return how many steps the next call has: whole rounds, and at most `left`.
 
-        Whole rounds of steps that each worker takes by itself: at a checkpoint all hold the same.
+        Only at the end of a round do all workers hold the same values, which checkpoints need.
         """
         callback = self._checkpoint_callback
         until_checkpoint = callback.steps_left() if callback else None
@@ -351,14 +358,14 @@ class EpochIterator(keras_names.EpochIterator):
         return int(whole if left is None else min(whole, left))
 
     def _count(self, steps: int) -> None:
-        """Note that so many batches were used; they may be of several passes."""
+        """Note that `steps` batches were used; they may belong to several passes."""
         self._steps_seen += steps
         if self._num_batches and self._goes_on:
             passes, self._steps_seen = divmod(self._steps_seen, self._num_batches)
             self._pass += passes
 
     def _ends_pass(self, steps: int) -> bool:
-        """Tell whether so many steps reach the first batch of the next pass."""
+        """Tell whether the next `steps` batches reach into the next pass."""
         return bool(self._num_batches and self._steps_seen + steps > self._num_batches)
 
     @property
@@ -374,13 +381,14 @@ class EpochIterator(keras_names.EpochIterator):
     def _said(self, steps: int, left: int | None) -> int:
         """Return the number of steps of a call that callbacks are told.
 
-        It is the same for all calls, as in Keras, even if too few batches are left: Keras's
-        callbacks count on evenly spaced numbers. A checkpoint within a call still cuts it.
+        As in Keras, it is a multiple of `steps_per_execution` even if fewer batches are left,
+        because Keras's callbacks rely on evenly spaced numbers. A call that ends early for a
+        checkpoint reports its actual number of steps.
         """
         return self._of_whole_calls(steps) if steps == left else steps
 
     def _of_whole_calls(self, steps: int) -> int:
-        """Return the steps of the calls that contain `steps`, like Keras's `steps_per_epoch`."""
+        """Round steps up to a multiple of `steps_per_execution`, as Keras does."""
         size = int(self.steps_per_execution)
         return -(-steps // size) * size
 
@@ -444,7 +452,7 @@ class EpochIterator(keras_names.EpochIterator):
 
     @contextmanager
     def catch_stop_iteration(self) -> Iterator[None]:
-        """Let the end of the data end an epoch, with a warning if more steps were requested."""
+        """End the epoch if the data end within the context; warn if more steps were requested."""
         try:
             yield
         except (StopIteration, tf.errors.OutOfRangeError):
@@ -455,7 +463,7 @@ class EpochIterator(keras_names.EpochIterator):
 
 
 def _done_with(call: Execution, before: int) -> int:
-    """Return how many steps of an epoch are done after a call; before it, as many as requested."""
+    """Return how many steps of an epoch are done; until a call has run, count all of its steps."""
     return before + (call.done or call.steps)
 
 

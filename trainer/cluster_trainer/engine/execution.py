@@ -17,14 +17,14 @@ class Execution:
 
     Attributes:
         batches: TensorFlow's iterator.
-        steps: how many steps to do.
-        source: gives the batches.
-        workers: those that read them.
-        spec: returns what a replica gets of a batch; see EpochIterator.spec.
-        is_first: whether they begin an epoch or a pass, whose first batch may take long.
-        begins_epoch: whether they are the first of an epoch that this process does.
-        done: how many were done; fewer than `steps` where the batches ended before.
-        seconds: how long they took.
+        steps: the number of steps to run.
+        source: the source of the batches.
+        workers: the workers that read them.
+        spec: returns the specification of a replica's batch; see EpochIterator.spec.
+        is_first: whether the steps begin an epoch or a pass, whose first batch may take long.
+        begins_epoch: whether they are the first that this process runs of an epoch.
+        done: the number of steps that have run; fewer than `steps` if the batches have ended.
+        seconds: the duration of the steps, in seconds.
     """
 
     batches: Any
@@ -49,7 +49,7 @@ class Execution:
         """Return the next batch.
 
         Raises:
-            StopIteration: this worker has none, or another.
+            StopIteration: this worker, or another one, has no batch left.
         """
         batch = next(self.batches, NOTHING)
         are_there = [int(batch is not NOTHING)]
@@ -61,11 +61,11 @@ class Execution:
 
 
 class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
-    """A batch that was divided, with a value for each replica of this process, like Keras's own.
+    """A divided batch, as a tuple of parts with a value for each local replica, as in Keras.
 
     Attributes:
-        shares: see Source.shares.
-        source: gives them.
+        shares: the element of Source.shares from which the batch was made.
+        source: the source of the shares.
     """
 
     def __new__(cls, shares: Any, source: Source) -> Self:

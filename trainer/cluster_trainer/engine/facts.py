@@ -1,4 +1,4 @@
-"""Facts that each worker has found, compared word for word."""
+"""Compares facts between workers, as strings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,9 @@ Facts = Mapping[str, str]
 
 
 def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
-    """Return every worker's facts, in rank order; none if they are the same.
+    """Return every worker's facts, in rank order; an empty list if all are the same.
 
-    All workers call it, with the same words for its purpose, `what`; see Workers.
+    All workers call it, with the same name of the purpose, `what`; see Workers.
     """
     content = json.dumps(facts, sort_keys=True).encode()
     digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)
@@ -27,7 +27,7 @@ def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
 
 
 def differing(everyone: Sequence[Facts]) -> dict[str, list[str]]:
-    """Return each fact that differs between workers, with their values in order."""
+    """Return each fact that differs between workers, with all workers' values in rank order."""
     names = sorted({name for facts in everyone for name in facts})
     values = {name: [facts.get(name, "") for facts in everyone] for name in names}
     return {name: found for name, found in values.items() if len(set(found)) > 1}

@@ -1,8 +1,8 @@
-"""Finds a fixed number in a program where the number of its step's rows belongs.
+"""Explains failures of programs that use a fixed batch size in a step.
 
-Each of several replicas gets a share of a batch, so the script's own batch size does not fit there:
-`tf.random.normal((BATCH, 4))` has 16 rows beside 8 of the data. Such a step fails on a share and
-not on the whole batch. Tracing both shows this; neither is run.
+Each of several replicas gets a share of a batch, and the script's own batch size does not fit it.
+For example, `tf.random.normal((BATCH, 4))` has 16 rows where the share has 8. Such a step fails on
+a share, but not on the whole batch. The step is traced on both to find out, and never run.
 """
 
 import linecache
@@ -48,8 +48,8 @@ class Traced:
     """The result of tracing a step.
 
     Attributes:
-        error: what it raised; None: nothing.
-        graph: with the operations until then.
+        error: the error that tracing raised; None: it succeeded.
+        graph: the graph, with the operations traced before the error.
     """
 
     error: Exception | None
@@ -58,12 +58,16 @@ class Traced:
 
 @contextmanager
 def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]:
-    """Explain in plain words if a call, as in STEPS, fails because of a fixed batch size.
+    """Explain the failure of a call in the context if a fixed batch size is the cause.
 
-    `batch` returns a whole batch of its data, as one device would get it; None: there is none.
+    Args:
+        model: the model that is called.
+        name: the name of the call, a key of STEPS.
+        batch: returns a whole batch of the call's data, as one device would get it; None if there
+            is none.
 
     Raises:
-        ConfigurationError: it does, with the place in the script.
+        ConfigurationError: a fixed batch size is the cause; it names the place in the script.
     """
     if count_of(model.distribute_strategy) == 1:
         yield
@@ -82,14 +86,14 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
 
 
 def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) -> Problem | None:
-    """Return the problem; None if it is another one, or cannot be determined."""
+    """Return the problem with a fixed batch size; None if the cause is another, or unclear."""
     replicas = Replicas.of(model.distribute_strategy)
     try:
         unbuilt.restore()
         whole = batch()
         share = cut(whole, replicas)[0][0]
         rows, of_share = count_in(whole), count_in(share)
-        # First the whole batch: a layer that is not built yet is built for it.
+        # The whole batch comes first, so that unbuilt layers are built for it.
         if rows == of_share or _traced(model, step, whole).error:
             return None
         traced = _traced(model, step, share)
@@ -107,7 +111,7 @@ def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) 
 
 
 def _traced(model: Any, step: str, batch: Any) -> Traced:
-    """Trace a step on a batch as a share of one, without running it."""
+    """Trace a step on each replica with a batch as its share, without running it."""
     strategy, of_model = model.distribute_strategy, getattr(model, step)
     of_model = getattr(of_model, "python_function", of_model)
     compute, graphs = keras_names.with_optionals(model, of_model), []
@@ -162,7 +166,7 @@ def _place_of_call() -> str:
 
 
 def _made_at(graph: Any, rows: int) -> str:
-    """Return where a tensor of so many rows was made from tensors without them; "" if unknown."""
+    """Return where a tensor of `rows` rows was made from tensors without them; "" if unknown."""
     for operation in reversed(graph.get_operations()):
         inputs_have = any(_has_rows(one, rows) for one in operation.inputs)
         if operation.type in VARIABLES or inputs_have:

@@ -1,4 +1,4 @@
-"""TensorFlow's functions: how ours are made, and the operations of any function."""
+"""Makes the engine's `tf.function`s, and lists the operations of any function."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -8,10 +8,11 @@ import tensorflow as tf
 
 
 def function_of(call: Callable[..., Any], **options: Any) -> Any:
-    """Return TensorFlow's function for a call of ours, with its own count of traces.
+    """Return a `tf.function` of one of the engine's functions, with its own count of traces.
 
     TensorFlow counts the traces of all functions with the same code together. For many models in a
-    loop, it would warn of retracing, though each is traced once. A `partial` has no code.
+    loop, it would warn of retracing, though each is traced once. A `partial` has no code of its
+    own, and is counted alone.
     """
     return tf.function(partial(call), autograph=False, reduce_retracing=True, **options)
 

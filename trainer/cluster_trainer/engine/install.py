@@ -1,9 +1,12 @@
-"""Replaces parts of Keras and TensorFlow. All replacements that stay are in this module.
+"""Makes the engine's permanent replacements of parts of Keras and TensorFlow.
 
-Other parts are replaced for a moment only: `_direct_assign` while a model is called on zeros
-(building/on_zeros.py), and TensorFlow's random functions and sums over replicas while the first
-batch is compared (first_batch/). Outside of the engine: `Model.export` of a script's fit
-(fits/shared/written.py).
+Other modules of the engine replace parts for a moment only:
+
+- building/building.py replaces `_maybe_build` while a model is built;
+- building/on_zeros.py replaces `_direct_assign` while a model is called on zeros;
+- first_batch/ replaces random functions and sums over replicas while it compares a batch.
+
+Outside of the engine, fits/shared/written.py wraps `keras.Model.export` and `h5py.File`.
 """
 
 import logging
@@ -60,16 +63,16 @@ def install(
     *,
     plain_bars: bool = False,
 ) -> None:
-    """Install the replacements, once in a process.
+    """Install the replacements; call it once in a process.
 
     Args:
-        around: the parts of a `fit` that come from outside the engine.
-        around_other: the same of the other calls, outside of a `fit`.
+        around: runs each `fit`.
+        around_other: runs each other call, unless it is within a `fit`.
         begins: is called before each call, with its model and its name.
-        first_batch: what to do with a first batch, unless a `fit` says otherwise.
-        plain_bars: whether nothing but text may be printed: a progress bar is one line at its end.
+        first_batch: the treatment of first batches, unless a `fit` determines it.
+        plain_bars: whether progress bars print a single line at their end.
     """
-    # This statement of the patched Keras about arrays (patches/) does not hold here.
+    # The patched Keras (patches/) warns of this, but the engine shuffles arrays alike.
     warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
     _replace_in_steps()
     _replace_of_optimizers()
@@ -85,9 +88,9 @@ def install(
 
 
 def _replace_in_steps() -> None:
-    """Replace functions that take a replica's share for the whole batch, within a step.
+    """Replace functions that would treat a replica's share as the whole batch, within a step.
 
-    A loss is that of the whole batch, a queue gets the rows of all replicas, and each replica draws
+    A loss becomes the whole batch's, a queue gets the rows of all replicas, and each replica draws
     from its own seeds.
     """
     is_shared = step_context.is_shared
@@ -105,9 +108,9 @@ def _replace_in_steps() -> None:
 
 
 def _replace_of_optimizers() -> None:
-    """Replace what Keras's optimizers do on several replicas: they get summed gradients.
+    """Give Keras's optimizers gradients that are summed over replicas.
 
-    Each replica updates its own copies of the variables.
+    Each replica then updates its own copies of the variables.
     """
     base, scaling = keras_names.BaseOptimizer, keras.optimizers.LossScaleOptimizer
     for kind in (base, scaling, keras.optimizers.MultiOptimizer):
@@ -152,7 +155,7 @@ def _replace_of_models(
 def _on_all(
     method: Callable[..., Any], begins: Callable[[keras.Model, str], None]
 ) -> Callable[..., Any]:
-    """Return a call that computes on all devices of the machine, if they are several."""
+    """Return a call that computes on all devices of the machine, if there are several."""
 
     @wraps(method)
     def run(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -169,7 +172,7 @@ def _on_all(
 
 @cache
 def install_of_devices() -> None:
-    """Replace what several devices of a plain script need, once they are known to be there."""
+    """Install the replacements for a plain script on several devices, once these are known."""
     from cluster_trainer.engine.calls import all_devices  # noqa: PLC0415  few scripts need it
 
     keras_names.let_optimizers_see(all_devices.see_strategy)
@@ -205,7 +208,7 @@ def _making(name: str, make: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _is_of_others(made: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Tell whether a function computes on all devices and is wanted for one, or the reverse."""
+    """Tell whether a function was made for all devices and is needed for one, or the reverse."""
     if not isinstance(made, (Steps, Predictions)):
         return False
     return local_devices.is_of_all(made.strategy) != local_devices.is_of_all(strategy)
@@ -222,7 +225,7 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
             return
         is_kept = isinstance(iterator, EpochIterator) and iterator.is_kept
         if building.has_call(self):  # otherwise its parts exist, or are built in the first step
-            # A call on a single batch may train, or not.
+            # A call on a single batch may or may not train.
             trains = iterator is None or running.current().name == "fit"
             in_scope = keras_names.strategy_given(self) is not None
             batch = (
@@ -237,7 +240,7 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
                 with_optimizer=in_scope or (trains and not is_kept),
                 may_trace=may_trace and not in_scope,
             )
-        # A worker that continues has built parts of a model that a newcomer has not. The checkpoint
+        # A survivor has built parts of the model that a newcomer has not built yet. The checkpoint
         # callback compares all variables, and sets their values, once they exist.
         if is_kept and ring_of(self.distribute_strategy) and iterator.is_put_back():
             alike.note(self)

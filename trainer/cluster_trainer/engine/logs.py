@@ -1,11 +1,12 @@
-"""A step's logs in one vector per replica, and their values over all replicas.
+"""Packs a step's logs into one vector per replica, and computes their values over all replicas.
 
-With several replicas a vector has, in this order:
+With several replicas, a vector has these numbers, in this order:
 
 1. the replica's share of the batch, as a fraction;
-2. the step's own logs, times that;
-3. for each of them that a metric has, too: 1 if it is that metric's result, else 0, times that;
-4. logs that have a row for each example, row by row.
+2. the step's own logs, multiplied by the share;
+3. for each log with the name of a metric: 1 if it is that metric's result, else 0, multiplied by
+   the share;
+4. the logs that have a row for each example, row by row.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,20 +33,20 @@ class StepLogs(dict[str, Any]):
     """A step's return value, and the metrics of all replicas after it.
 
     Attributes:
-        of_metrics: every metric's result, until it is taken for an epoch's logs; None with one
-            replica, where anybody may ask the metrics.
+        of_metrics: every metric's result, until `taken` for an epoch's logs; None with one replica,
+            whose metrics can be read directly.
     """
 
     of_metrics: Logs | None = None
 
     def taken(self) -> Logs | None:
-        """Return `of_metrics` once; the next epoch may have no step."""
+        """Return `of_metrics` once, and then None: the next epoch may have no step."""
         results, self.of_metrics = self.of_metrics, None
         return results
 
 
 class Entry(NamedTuple):
-    """A log in a vector; of a row for each example, that of a row."""
+    """A log in a vector. The shape of a log with a row for each example is that of one row."""
 
     name: str
     shape: tf.TensorShape
@@ -53,12 +54,12 @@ class Entry(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """The content of the vectors, as a step was traced.
+    """The content of the vectors, noted while a step was traced.
 
     Attributes:
         own: the step's own logs.
-        rows: those that have a row for each example.
-        size: how many numbers come before these.
+        rows: the logs that have a row for each example.
+        size: how many numbers come before `rows`.
     """
 
     own: tuple[Entry, ...] = ()
@@ -67,12 +68,12 @@ class Noted(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How vectors are summed; each different value is another trace.
+    """The layout of vectors that are summed; each different layout needs a trace of its own.
 
     Attributes:
-        counts: how many numbers of examples come first.
-        summed: how many of the rest are summed over replicas.
-        width: how many an example has of what is left, which has a row for each.
+        counts: how many numbers at the beginning are counts of examples.
+        summed: how many of the following numbers are summed over replicas.
+        width: how many of the remaining numbers belong to each example.
     """
 
     counts: int
@@ -91,12 +92,12 @@ class PackedLogs:
         self.forget_traces()
 
     def forget_traces(self) -> None:
-        """Trace again how vectors are summed."""
+        """Discard the traces of the function that sums vectors."""
         is_eager = self._model.run_eagerly
         self._results: Any = self._reduced if is_eager else function_of(self._reduced)
 
     def of_one(self, logs: Any) -> tf.Tensor:
-        """Return the vector of the only replica, float64 [n], which has just the logs."""
+        """Return the vector of the only replica, float64 [n]: just the step's own logs."""
         flat = _flat_logs(logs)
         self.noted = Noted(_entries(flat))
         self._refuse_unknown(most=1)
@@ -126,10 +127,10 @@ class PackedLogs:
         return tf.concat([exact[tf.newaxis], weighted, *packed_rows], 0)
 
     def _refuse_unknown(self, most: int) -> None:
-        """Refuse more logs of unknown shape than can be distinguished.
+        """Refuse logs of unknown shape, which cannot be found in a vector.
 
         Raises:
-            ValueError: with their names.
+            ValueError: there are more than `most`; with their names.
         """
         unknown = [one.name for one in self.noted.own if one.shape.num_elements() is None]
         if len(unknown) > most:
@@ -139,14 +140,14 @@ class PackedLogs:
             )
 
     def _divided(self, flat: Logs, batch: Any) -> tuple[Logs, Logs]:
-        """Return a step's logs, and separately those that have a row for each example."""
+        """Divide a step's logs into those without and those with a row for each example."""
         known = rows_known(batch)
         names = [
             name
             for name, value in flat.items()
             if value.shape.rank and value.shape[1:].is_fully_defined() and value.shape[0] in known
         ]
-        if names and None not in known:  # by chance, for example 8 classes and 8 rows
+        if names and None not in known:  # sizes may be equal by chance: 8 classes and 8 rows
             varying = self._varying_with_rows(batch)
             names = [name for name in names if name in varying]
         of_rows = {name: flat.pop(name) for name in names}
@@ -169,15 +170,15 @@ class PackedLogs:
         return found
 
     def unpacked(self, last: tuple[tf.Tensor, ...], examples: int | None = None) -> StepLogs:
-        """Return the values of the local replicas' vectors over all replicas.
+        """Return the logs over all replicas.
 
         Args:
-            last: the vectors.
-            examples: of the batch that this worker was given, of which it took its share; None
-                where the engine has read it.
+            last: the local replicas' vectors, float64 [n].
+            examples: the number of examples in the whole batch, if a user has given it to each
+                worker; None: the engine has read the batch.
 
         Raises:
-            ValueError: the workers' batches have different numbers of them, on all workers.
+            ValueError: the workers' batches have different numbers of examples; on all workers.
         """
         if self._is_one:
             return StepLogs(_own(self.noted.own, np.asarray(last[0])))
@@ -191,7 +192,7 @@ class PackedLogs:
         refuse_different(examples_of_all[:: replicas.local])
         own = own[1:] / own[0]  # the weights add up to 1 except for rounding
         logs = StepLogs(_own(self.noted.own, own))
-        # The mean of the replicas' results may differ from the result of all.
+        # The mean of the replicas' results may differ from the result over all replicas.
         names = [name for name in logs if name in results]
         are_results = own[sum(one.shape.num_elements() for one in self.noted.own) :] > ALMOST_ALL
         for name, is_result in zip(names, are_results, strict=True):
@@ -213,7 +214,7 @@ class PackedLogs:
     def _on_replica(self, own: tf.Tensor, layout: Layout) -> tuple[Logs, tf.Tensor]:
         summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
         copies = [step_context.own(one) for one in summable]
-        # Integers stay exact, and on the device of the others.
+        # As float64, integers stay exact, and can be summed on the same device as the others.
         values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
         own, of_rows = self._without_rows(own, layout)
         given = [*map(tf.identity, values), tf.identity(own)]
@@ -226,7 +227,7 @@ class PackedLogs:
             return self._model.get_metrics_result(), tf.concat([own_total, of_rows], 0)
 
     def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a replica's own logs, and all replicas' logs of single examples."""
+        """Return a replica's vector without its rows, and the rows of all replicas, float64 [n]."""
         if not layout.width:
             return own, tf.zeros([0], tf.float64)
         begin = layout.counts + layout.summed
@@ -236,10 +237,10 @@ class PackedLogs:
 
 
 def refuse_different(counts: Sequence[int] | np.ndarray) -> None:
-    """Refuse batches if the workers' shares do not add up to one batch.
+    """Refuse batches of different sizes, whose shares do not add up to one batch.
 
     Raises:
-        ValueError: on all workers.
+        ValueError: the workers' numbers of examples, in rank order, differ.
     """
     if len({*counts}) > 1:
         raise ValueError(
@@ -251,7 +252,7 @@ def refuse_different(counts: Sequence[int] | np.ndarray) -> None:
 def _with_examples(
     last: tuple[tf.Tensor, ...], replicas: Replicas, examples: int
 ) -> tuple[tf.Tensor, ...]:
-    """Put a place for each replica's number of examples before vectors; a replica fills its own."""
+    """Prepend to each vector a number of examples for each replica: its own, and 0 for others."""
     places = [tf.one_hot(replicas.first + index, replicas.total) for index in range(len(last))]
     return tuple(
         tf.concat([tf.cast(place, tf.float64) * examples, vector], 0)
@@ -273,7 +274,7 @@ def _entries(flat: Logs) -> tuple[Entry, ...]:
 
 
 def _own(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
-    """Return a step's own logs; a single one may be of unknown size, and takes the rest."""
+    """Return a step's own logs; at most one has an unknown size, and takes the rest."""
     logs, begin = {}, 0
     for name, shape, dtype in entries:
         size = shape.num_elements()
@@ -298,7 +299,7 @@ def _rows(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
 
 
 def _as_of(dtype: tf.DType, value: np.ndarray) -> np.ndarray:
-    """Return a mean over replicas in the type of the values, if that can hold it."""
+    """Return a mean over replicas in the type of the values, unless an integer cannot hold it."""
     kind = np.dtype(dtype.as_numpy_dtype)
     if dtype.is_floating:
         return value.astype(kind)
@@ -311,7 +312,7 @@ def _joined(vectors: Iterable[tf.Tensor]) -> tf.Tensor:
 
 
 def _as_vector(value: tf.Tensor) -> tf.Tensor:
-    """Return a value as float64 [n], which holds every int32 and float32."""
+    """Return a value as float64 [n], which is exact for int32 and float32."""
     return tf.reshape(tf.cast(value, tf.float64), [-1])
 
 

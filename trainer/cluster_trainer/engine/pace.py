@@ -1,7 +1,7 @@
 """Chooses how many steps run in one call into TensorFlow.
 
-Calls with many steps are fast. Short calls keep the user informed and stop soon. Every worker must
-divide a run into the same calls, so the slowest worker's time decides, and all workers get it.
+Calls with many steps are fast. Short calls keep the user informed, and can stop soon. Every worker
+must divide a run into the same calls, so all workers use the slowest worker's time.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ class Pace:
     """Chooses the length of each call.
 
     Args:
-        fixed: the number of steps in a call; None: calls of about the target's length.
-        agree: from this worker's seconds to the slowest worker's; all workers call it after the
-            same call.
-        target: the seconds of a call, or between two at which it is called.
+        fixed: the number of steps in a call; None: as many as fit into `target`.
+        agree: a function from this worker's seconds to the slowest worker's; all workers call it
+            after the same call.
+        target: the duration of a call in seconds; with `fixed`, the time between calls of `agree`.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class Pace:
         self._begin(1)
 
     def steps(self, limit: int | None) -> int:
-        """Return how many steps the next call has; at most `limit` are left, if it is given."""
+        """Return how many steps the next call has, at most `limit`; None: there is no limit."""
         return self._steps if limit is None else min(self._steps, limit)
 
     def synchronise_after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
-        """Note how long a call took; tell the other workers if that is due.
+        """Note the duration of a call, and exchange it with the other workers if that is due.
 
-        It is due after each call, except for calls of a fixed length: these may be short, and the
-        workers exchange the time of several together.
+        It is due after each call. Only calls with a fixed number of steps may be too short for
+        that, so the workers exchange the time of several such calls together.
 
-        The first call of a pass may have waited for its batch, so it does not shorten later calls.
+        A call that `is_first` may have waited for its first batch. It does not shorten later calls.
         """
         self._calls_left -= 1
         self._seconds += seconds

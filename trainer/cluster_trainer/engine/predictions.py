@@ -15,7 +15,7 @@ from cluster_trainer.engine.replicas import alike, step_context
 from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.private import keras_names, tensorflow_names
 
-# A number of rows that one worker predicts about as fast as all together, including the gathering.
+# For so few rows, one worker is about as fast as all workers, which would have to gather results.
 FEW_ROWS = 256
 
 
@@ -23,7 +23,7 @@ class Predictions:
     """Keras's `predict_function`."""
 
     alone: "Predictions | None" = None
-    """The function for rows that this worker predicts by itself; None: there were none yet."""
+    """The function for rows that this worker predicts by itself; None until the first such rows."""
 
     def __init__(self, model: keras.Model) -> None:
         self._model, self.strategy = model, model.distribute_strategy
@@ -37,7 +37,7 @@ class Predictions:
         self._compiled = predict
 
     def __call__(self, batches: list[Any]) -> Any:
-        """Return the predictions for divided batches, or for one that all workers have."""
+        """Return the predictions for divided batches, or for a batch that a user has given."""
         if ring_of(self.strategy):  # otherwise each worker would create its own variables
             is_shared = isinstance(batches[0], Shared)
             build_to_predict(self._model, batches[0].shares[0][0] if is_shared else batches[0])
@@ -90,7 +90,7 @@ class Predictions:
 
 
 def are_few(rows: Any) -> bool:
-    """Tell whether `predict` gets arrays of few rows: each worker then predicts all of them."""
+    """Tell whether `predict` gets arrays of at most FEW_ROWS rows, which each worker predicts."""
     if rows is None or not keras_names.can_convert_arrays(rows):
         return False
     shape = next(one.shape for one in keras.tree.flatten(rows) if one is not None)
@@ -100,8 +100,8 @@ def are_few(rows: Any) -> bool:
 def build_to_predict(model: keras.Model, batch: Any) -> None:
     """Build a model for a batch, or its specification; the model need not be compiled.
 
-    A model whose parts a user's own steps have built stays unchanged: its `call` may take other
-    inputs.
+    A model with its own `predict_step` whose layers are built stays unchanged: its `call` may take
+    other inputs.
     """
     if model.built or _is_built_by_its_steps(model):
         return

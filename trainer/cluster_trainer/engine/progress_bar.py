@@ -1,4 +1,4 @@
-"""Keras's own progress bar, if only plain text may be printed."""
+"""Changes Keras's own progress bar: plain text in a pipe, and the actual number of batches."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -36,8 +36,8 @@ def plain(begin: Callable[..., None]) -> Callable[..., None]:
 def counting(update: Callable[..., None]) -> Callable[..., None]:
     """Return an update of the bar that shows the actual number of batches.
 
-    Keras tells callbacks the last batch of a call before it runs, and data of unknown length may
-    end within a call.
+    Keras determines a call's last batch before the call runs, and data of unknown length may end
+    within the call.
     """
 
     @wraps(update)

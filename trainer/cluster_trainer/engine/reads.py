@@ -1,7 +1,7 @@
 """Observes reads of a model's variables between the fits of a script.
 
-An evaluation, a prediction, `get_weights`, `save`, a call of a layer: all of them read a variable's
-value in Keras, or call a model that Keras has traced before.
+An evaluation, a prediction, `get_weights`, `save` and a call of a layer all read values of Keras's
+variables, or call functions of a model that were traced before.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Told:
-    """Called with a variable that is read or assigned; None: there is no listener."""
+    """The functions to call with each variable that is read or assigned; None: no listener."""
 
     read: Callable[[Any], None] | None = None
     assigned: Callable[[Any], None] | None = None
@@ -27,7 +27,7 @@ def stop_listening() -> None:
 
 
 def note(model: Any) -> None:
-    """Note that a model is about to be called, whose functions may have been traced before."""
+    """Report all variables of a model as read: its functions, traced before, report nothing."""
     if _Told.read is not None:
         for variable in model.variables:
             _Told.read(variable)

@@ -1,4 +1,7 @@
-"""The messages of `fit`, `evaluate` and `predict` to the parts of the engine that Keras calls."""
+"""Passes information about a running `fit`, `evaluate` or `predict` to the engine's parts.
+
+Keras calls these parts, and passes them nothing about the call that they belong to.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +37,12 @@ FIT_HOOKS = (
 
 @dataclass(frozen=True)
 class Order:
-    """The order of a fit's steps, and their division into calls of TensorFlow.
+    """The order of a fit's examples, and the division of its steps into calls of TensorFlow.
 
     Attributes:
-        seed: of the order in which examples are seen.
-        steps_a_call: the number of steps of a call; None: about a second's worth.
-        goes_on: whether an epoch with more steps than a pass of arrays continues in the next.
+        seed: the seed of the order in which examples are seen.
+        steps_a_call: the number of steps in a call; None: as many as take about a second.
+        goes_on: whether an epoch with more steps than a pass of arrays continues in the next pass.
     """
 
     seed: int = 0
@@ -49,15 +52,16 @@ class Order:
 
 @dataclass(frozen=True)
 class Watched:
-    """Watches a call of Keras's from outside of the engine.
+    """Functions from outside of the engine that watch a call of Keras's.
 
     Attributes:
-        checkpoint_callback: saves checkpoints of a fit; None: there are none.
-        agree: from this worker's seconds to the slowest one's, where more is to be agreed on.
-        meet: raises what ends the fit, if all workers have agreed to.
-        limit: limits the time of a call of TensorFlow.
-        traces: is called within it where that traces.
-        first_batch: what to do with a fit's first batch; None: the process's default.
+        checkpoint_callback: saves checkpoints of a fit; None: there are no checkpoints.
+        agree: exchanges this worker's seconds for the slowest worker's, and agrees on more in the
+            same exchange; None: only the seconds are exchanged.
+        meet: raises the exception that ends the fit, if all workers have agreed to end it.
+        limit: returns a context that limits the time of a call of TensorFlow.
+        traces: is called within that context when TensorFlow traces a step.
+        first_batch: the treatment of a fit's first batch; None: the process's default.
     """
 
     checkpoint_callback: Any = None
@@ -73,19 +77,20 @@ class Running:
     """One call of `fit`, `evaluate` or `predict`: its announcement and its progress.
 
     Attributes:
-        name: the method that the user called.
-        order: of its steps.
-        watched: by what.
+        name: the name of the method that the user called.
+        order: the order of its steps.
+        watched: the functions that watch it.
         one_batch_a_call: whether a callback must be called for each batch.
         is_fit: whether it is a `fit`, or within one.
-        is_of_callback: whether it is within a fit, and not the fit's own.
-        has_own_functions: whether the model makes what Keras calls for each batch itself.
-        alike: the models that all workers of a ring have with the same values.
-        asked: the others that this call has given what values all have; None: it asks again.
-        arrays: that a fit is given, which may begin again; None: it does not.
-        has_iterator: whether the fit's own iterator is there; it is the first.
-        done: tells how many steps of the epoch are done; None: unknown.
-        batch: reads one batch of the data again, as one device would get it, before the call ends.
+        is_of_callback: whether a callback has made the call within a fit.
+        has_own_functions: whether the model has its own `make_train_function` or the like.
+        alike: the models that have the same values on all workers of a ring.
+        asked: further models, of which only some workers have all variables, and which the call
+            need not compare again; None: it compares them each time.
+        arrays: the arrays of a fit that may begin again; None: it does not.
+        has_iterator: whether the fit's own iterator, which is the first, exists.
+        done: returns how many steps of the epoch are done; None: unknown.
+        batch: reads one batch of the data again, as one device would get it, to explain an error.
     """
 
     name: str = "a loop"
@@ -110,7 +115,7 @@ class Running:
 
     @property
     def arrays_to_train_on(self) -> GivenArrays | None:
-        """The arrays, for the first iterator: callbacks may have changed those of the others."""
+        """The arrays for a fit's own iterator; None for later iterators, whose data may change."""
         return None if self.has_iterator else self.arrays
 
     def adopt(self, iterator: Any) -> Any:
@@ -132,7 +137,7 @@ _of_thread = _OfThread()
 def current() -> Running:
     """Return the running call, or defaults for a call that was not announced.
 
-    A user's own loop takes its batches one by one.
+    Such a call belongs to a user's own loop, which takes its batches one by one.
     """
     return _of_thread.running or Running(one_batch_a_call=True)
 
@@ -149,7 +154,7 @@ def is_in_fit() -> bool:
 
 @contextmanager
 def announced(running: Running) -> Iterator[None]:
-    """Make a call of Keras's the running one in the context."""
+    """Make a call of Keras's the current one within the context."""
     before, _of_thread.running = _of_thread.running, running
     try:
         yield
@@ -158,10 +163,10 @@ def announced(running: Running) -> Iterator[None]:
 
 
 def wants_each_batch(callbacks: Any, hooks: Sequence[str] = FIT_HOOKS) -> list[str]:
-    """Return the names of the callbacks that need a call for each batch.
+    """Return the class names of the callbacks that must be called for each batch.
 
-    Keras's own allow one call for several batches, unless they are configured otherwise. A user's
-    callback may allow it, too: `several_batches_a_call = True`.
+    Keras's own callbacks may be called once for several batches, unless they are configured
+    otherwise. A user's callback allows that with `several_batches_a_call = True`.
     """
     return [
         type(one).__name__
@@ -189,9 +194,9 @@ def flat(callbacks: Any) -> Sequence[Callback]:
 
 
 def _has_own(callback: Any, hooks: Sequence[str]) -> bool:
-    """Tell whether a callback, perhaps not of one of Keras's classes, has its own methods.
+    """Tell whether a callback has hooks of its own, not defined by Keras or this project.
 
-    A LambdaCallback has them in its attributes.
+    It may be of a class that is not Keras's. A LambdaCallback has its hooks as attributes.
     """
     methods = [getattr(callback, hook, None) for hook in hooks]
     return any(one and not str(one.__module__).startswith(NOT_A_USERS) for one in methods)

@@ -38,11 +38,11 @@ SHOWN = 5
 
 
 class Reading(NamedTuple):
-    """How the batches of a call are read; each different value is another trace of the steps.
+    """How the batches of a call are read; each different value needs its own trace of the steps.
 
     Attributes:
-        is_known: whether there are as many batches as steps.
-        is_distributed: whether TensorFlow has shared them out.
+        is_known: whether there certainly is a batch for each step of the call.
+        is_distributed: whether TensorFlow divides the batches among the replicas.
         guards: whether a replica may be without examples of its own.
     """
 
@@ -55,16 +55,16 @@ class Steps:
     """Keras's `train_function` and `test_function`.
 
     Args:
-        model: compiled.
+        model: the compiled model.
         step: its `train_step` or `test_step`, from a replica's batch to its logs.
-        name: the method that it is a step of.
-        first_batch: what to do with the first batch of a call that does not say.
+        name: the steps' name, `training` or `evaluation`.
+        first_batch: the treatment of a first batch, unless the call determines it.
 
     Attributes:
-        strategy: the model's, when this was made.
-        logs: those after the last call.
-        waits: for how long the steps have waited.
-        trains: how many variables they train, as traced first; None: they are not.
+        strategy: the model's strategy when this object was created.
+        logs: the logs after the last call.
+        waits: the time that the steps have waited.
+        trains: the number of variables that the first trace trains; None: there is no trace yet.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Steps:
         self._replicas, self._name = Replicas.of(self.strategy), name
         self.waits = Waits(self._replicas)
         is_one = self._replicas.total == 1
-        if not is_one:  # the function of one replica is not that of another
+        if not is_one:  # replicas do not share a `tf.function`: each has its own share
             step = getattr(step, "python_function", step)
         self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
         self._packed = PackedLogs(model, self._step, name)
@@ -106,7 +106,7 @@ class Steps:
         return rounds.steps_of_round(self.strategy) if self._name == TRAINING and not is_one else 1
 
     def _renew_rounds(self) -> None:
-        """Trace the steps again if rounds have another length now: `auto` has chosen it."""
+        """Discard the traces if the length of rounds has changed: `auto` has chosen it."""
         every = self._steps_of_round()
         if every != self._rounds.steps:
             self._rounds = rounds.Rounds(self._model, every, self.waits)
@@ -114,7 +114,7 @@ class Steps:
             self.forget_traces()
 
     def forget_traces(self) -> None:
-        """Trace the steps again when they run next: something that traces hold has changed."""
+        """Discard the traces, because something that they contain has changed."""
         self._make_functions()
         self._packed.forget_traces()
 
@@ -124,7 +124,7 @@ class Steps:
         self._one: Any = self._one_step if is_eager else function_of(self._one_step)
 
     def __call__(self, batches: Execution | Iterator[Any]) -> Logs:
-        """Run the steps of a call; return the logs after the last one.
+        """Run the steps of a call; return the logs of the last step.
 
         Raises:
             StopIteration: there was no batch.
@@ -143,7 +143,7 @@ class Steps:
 
     @contextmanager
     def _changes_noted(self) -> Iterator[None]:
-        """Note that each replica has its own statistics, as after training steps."""
+        """Note afterwards that training steps in the context have changed replicas' statistics."""
         try:
             yield
         finally:
@@ -151,10 +151,16 @@ class Steps:
                 statistics.note_changes(self._model)
 
     def create_variables(self, iterator: EpochIterator) -> bool:
-        """Trace the steps on an iterator's batches, so that all variables exist before the first.
+        """Trace the steps on an iterator's batches, so that all variables exist before they run.
 
-        Once is enough, whatever the batches are like the next time. Returns whether they were
-        traced now, for the first time.
+        This is done once, whatever batches follow. Steps that run eagerly are not traced: the model
+        is built instead.
+
+        Returns:
+            whether the steps were traced now, for the first time.
+
+        Raises:
+            ConfigurationError: an eager step would build layers on several replicas.
         """
         self._renew_rounds()
         if self._has_variables:
@@ -178,7 +184,7 @@ class Steps:
         return is_first
 
     def _note_trained(self) -> None:
-        """Note how many variables a trace trains, whatever becomes trainable later."""
+        """Note how many variables the first trace trains, even if `trainable` changes later."""
         if self.trains is None:
             self.trains = len(self._model.trainable_variables)
 
@@ -189,13 +195,14 @@ class Steps:
             building.build_for_first_step(self._model, spec)
 
     def _look_again(self) -> None:
-        """Trace the steps of a fit's first epoch again if a callback has frozen layers meanwhile.
+        """Trace a fit's steps again if a callback has frozen layers since they were first traced.
 
-        Keras traces them after `on_epoch_begin`, and reads `trainable` then and not again.
+        Keras traces steps later, after `on_epoch_begin`. It reads `trainable` then, and not again.
 
         Raises:
-            ValueError: it has made more of them trainable, of which the optimizer knows nothing; or
-                there are checkpoints: a process that resumes from one would train frozen layers.
+            ValueError: a callback has made more variables trainable, which the optimizer does not
+                know; or layers were frozen and there are checkpoints, because a process that
+                resumes would train the frozen layers.
         """
         (call, traced), self._trained = self._trained or (None, set()), None
         variables = self._model.trainable_variables
@@ -219,7 +226,12 @@ class Steps:
         return Reading(source.is_known, source.is_distributed, self._guards)
 
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
-        """Run the steps of a call on batches that a user or `train_on_batch` gives."""
+        """Run the steps of a call on batches from `train_on_batch`, or from a user's own loop.
+
+        Raises:
+            ConfigurationError: weights are to be averaged in rounds, which only a `fit` can end.
+            StopIteration: there was no batch.
+        """
         is_open = self._name == TRAINING and group.are_rounds_open()
         if self._rounds.are_wanted or (is_open and self._replicas.total > 1):
             rounds.refuse_own_loop()
@@ -239,7 +251,7 @@ class Steps:
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
     def _look_at(self, shares: Any) -> None:
-        """Compute the first batch in each ring both ways if it is due; a newcomer asks, too."""
+        """Compute the first batch in each new ring both ways if that is due on all workers."""
         if self._first_batch and self._looked_in != (generation := self._generation()):
             self._looked_in = generation
             if self._first_batch.due.is_due():
@@ -251,10 +263,10 @@ class Steps:
         return ring.generation if ring else 0
 
     def _compare_data(self, batch: Any, examples: int) -> None:
-        """Let all workers compare the first batch of a user's own training loop.
+        """Compare the workers' first batches in a user's own loop; warn if they differ.
 
         Raises:
-            ValueError: they have different numbers of examples.
+            ValueError: the batches have different numbers of examples.
         """
         workers = workers_of(self.strategy)
         if running.is_announced() or workers.count == 1:
@@ -279,7 +291,7 @@ class Steps:
         return self._run_many(call, reading)
 
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
-        """Do a call's steps; of its first round some were done `before`."""
+        """Run a call's steps; `before` is the number of steps already done of its first round."""
         place = self._rounds.place(before)
         if self._rounds.rounds_changes and not before:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
@@ -293,10 +305,10 @@ class Steps:
         return int(done), last
 
     def _is_to_compare(self, call: Execution, reading: Reading) -> bool:
-        """Tell whether a call's first batch is to be computed both ways; all workers ask.
+        """Tell whether to compute a call's first batch both ways; all workers call this.
 
-        They ask at the beginning of each epoch, because a newcomer does not know what the others
-        did, and a callback may have changed the step.
+        They exchange this at the beginning of each epoch, because a newcomer does not know what the
+        others have compared, and a callback may have changed the step.
         """
         first = self._first_batch
         if not (call.begins_epoch and first and first.due.is_wanted()):
@@ -310,9 +322,13 @@ class Steps:
     def _compare_first(
         self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
     ) -> None:
-        """Compute the local replicas' shares of a batch both ways before training on them.
+        """Compute a batch both ways before the step runs on it.
 
-        `function` runs the step with these arguments, and takes a batch from iterators so often.
+        Args:
+            shares: the local replicas' shares of the batch.
+            function: the function that runs the step.
+            arguments: the arguments with which it is traced.
+            iterators: how often it takes a batch from the steps' own iterator.
         """
         if self._model.run_eagerly:
             traced = self._traced_to_compare(shares)
@@ -322,16 +338,16 @@ class Steps:
         self._first_batch.compare(shares, traced, iterators)
 
     def _traced_to_compare(self, shares: Any) -> Any:
-        """Return a trace of steps that run eagerly, which shows their changes; None if impossible.
+        """Return a trace of steps that run eagerly, to see what they change; None if impossible.
 
-        It is possible if the step is Keras's own, whose parts are also called for traces. A
-        `train_step` or `test_step` of the script's own expects one call for each batch.
+        It is possible if the step is Keras's own: Keras calls its parts for traces as well. A
+        script's own `train_step` or `test_step` expects exactly one call for each batch.
         """
         is_training = self._name == TRAINING
         is_keras_own = building.trains_as_keras if is_training else building.evaluates_as_keras
         if not is_keras_own(self._model):
             return None
-        # Nothing of the trace may stay in layers: the steps could not compute with it.
+        # No symbolic tensor of the trace may stay in layers: eager steps cannot compute with it.
         with suppress(Exception), held_as_before(self._model), leaving_generators():
             return function_of(self._one_step).get_concrete_function(shares)
         return None  # for example a loss that reads numbers
@@ -359,8 +375,8 @@ class Steps:
     def _run_one_by_one(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Run each step in a separate call of TensorFlow.
 
-        Within one call, the tensors that TensorFlow's collectives gather must have the same size in
-        each step; the gradients of an embedding have a row for each token of a batch.
+        Within a call, tensors that TensorFlow's collectives gather must have the same size in each
+        step. Sparse gradients may not: an embedding's have a row for each token of the batch.
         """
         last: Any = ()
         for done in range(call.steps):
@@ -383,7 +399,7 @@ class Steps:
         return done, last
 
     def _shares_of(self, batch: Any) -> Any:
-        """Return all replicas' shares of a batch that every worker has."""
+        """Return the local replicas' shares of a batch that every worker has."""
         if self._replicas.total == 1:
             return batch
         self._guards, self._scalars_differ = True, False
@@ -392,14 +408,19 @@ class Steps:
     def _many_steps(
         self, batches: Any, steps: tf.Tensor, reading: Reading, place: rounds.Place | None
     ) -> tuple[tf.Tensor, Any]:
-        """Run `steps` (int32 []) steps on the next batches, or fewer if the batches end before.
+        """Run steps on the next batches, or fewer if the batches end.
 
-        `place` tells where in a round they begin, if there are rounds.
+        Args:
+            batches: an iterator over the batches.
+            steps: the number of steps, int32 [].
+            reading: how the batches are read.
+            place: where in a round the call begins; None: there are no rounds.
 
         Returns:
-            How many were done, and each local replica's own logs of the last.
+            the number of steps done, int32 [], and each local replica's vector of logs of the last
+            step, float64 [n]; see logs.py.
         """
-        # This Python code runs only while it is traced.
+        # The next two lines are plain Python, which runs only while the steps are traced.
         running.current().watched.traces()
         self._traces += 1
         nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
@@ -424,7 +445,7 @@ class Steps:
         return done, last
 
     def _next(self, batches: Any, done: tf.Tensor, reading: Reading) -> Any:
-        """Return the next batch; a step begins when all parts of the previous one are done."""
+        """Return the next batch; measure the wait for it from the end of the previous step."""
         if reading.is_distributed:
             return batches.get_next()
         return self.waits.measured(INPUT, done, batches.get_next)
@@ -437,9 +458,9 @@ class Steps:
         place: rounds.Place | None,
         logs: tuple[Any, Any],
     ) -> tuple[tf.Tensor, Any]:
-        """Run like `_many_steps` if the number of batches is unknown.
+        """Run steps like `_many_steps`, if it is unknown whether there are enough batches.
 
-        `logs` are those of no step, and their shapes.
+        `logs` has the local replicas' vectors before the first step, and their shapes.
         """
         nothing, vectors = logs
 
@@ -462,7 +483,7 @@ class Steps:
         return done, last
 
     def _all_have(self, one_has: tf.Tensor) -> tf.Tensor:
-        """Tell whether all workers have a batch: their data may differ in length."""
+        """Tell whether all workers have a next batch, bool []: their data may differ in length."""
         if self._replicas.workers == 1:
             return one_has
         what = f"{self._name} (the next batch)"
@@ -488,7 +509,7 @@ class Steps:
         return tuple((part, count / total) for part, count in parts)
 
     def _one_step(self, batch: Any) -> tuple[tf.Tensor, ...]:
-        """Run a step; return each local replica's own logs, float64 [n]."""
+        """Run a step; return each local replica's vector of logs, float64 [n]; see logs.py."""
         if self._replicas.total == 1:
             vectors = self.strategy.run(self._alone, args=(batch,))
         else:
@@ -527,7 +548,7 @@ class Steps:
 
 
 def _taken(call: Execution) -> Iterator[Any]:
-    """Yield the batches of a call, as many as there are."""
+    """Yield the batches of a call, until they end."""
     with suppress(StopIteration, tf.errors.OutOfRangeError):
         for _ in range(call.steps):
             yield call.take()
@@ -540,5 +561,5 @@ def waits_of(model: keras.Model) -> dict[str, float]:
 
 
 def as_tensor(value: Any) -> Any:
-    """Return a user's batch as a tensor; None stays None."""
+    """Return a part of a user's batch as a tensor; None stays None."""
     return None if value is None else keras_names.convert_to_tensor(value)

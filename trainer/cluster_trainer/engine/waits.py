@@ -1,8 +1,8 @@
-"""The waiting time of steps, measured by TensorFlow itself within its calls of many steps.
+"""Measures the waiting time of steps within TensorFlow's graph, in calls of many steps.
 
-A step waits for its batch, and for the other replicas' gradients. The clock is read at two places
-of its graph: where nothing else is left to do, and where the awaited data are there. On a GPU the
-graph counts an operation as done as soon as it is queued, so a clock there would be wrong.
+A step waits for its batch, and for the other replicas' gradients. Its graph reads the clock twice:
+when nothing is left to do but to wait, and when the awaited data have arrived. On a GPU an
+operation counts as done as soon as it is queued, so the clock would be wrong.
 """
 
 import itertools
@@ -21,12 +21,14 @@ _names = itertools.count()
 class Waits:
     """The seconds that the steps of this process have waited, by reason.
 
-    `input`: for a batch, from the end of the previous step. `sums`: from the moment when all of
-    this replica's own gradients were there until those of all replicas were summed. That includes
-    the wait for slower workers, and the sums themselves, which take equally long on all. So a
-    worker has waited for the others as long as it has more `sums` than the worker with the least.
+    - `input`: for a batch, from the end of the previous step.
+    - `sums`: for the sums of gradients, from the moment when this replica's own are complete.
 
-    It is measured only if this process has one replica, on a CPU.
+    `sums` includes the wait for slower workers, and the summation itself, which takes equally long
+    on all workers. So a worker has waited for the others by as much as its `sums` exceeds that of
+    the worker with the least.
+
+    Nothing is measured unless this process has exactly one replica, on a CPU.
     """
 
     def __init__(self, replicas: Replicas) -> None:
@@ -34,17 +36,17 @@ class Waits:
         self._totals: dict[str, Any] = {}
 
     def seconds(self) -> dict[str, float]:
-        """Return the seconds so far, without values that are not measured."""
+        """Return the seconds so far, by reason; reasons that were not measured are omitted."""
         return {
             name: float(tf.raw_ops.ReadVariableOp(resource=total, dtype=tf.float64))
             for name, total in self._totals.items()
         }
 
     def measured(self, name: str, ready: Any, take: Callable[[], T]) -> T:
-        """Return the result of `take`, and count the time until all of it is there.
+        """Return the result of `take`, and add the waiting time to the seconds of `name`.
 
-        The time begins when all tensors in `ready` are there. No operation of `take` that has
-        effects, like the ring's, begins before.
+        The time runs from the moment when all tensors in `ready` are computed until all tensors of
+        the result are. Operations of `take` with effects, such as the ring's, do not begin earlier.
         """
         if not self._is_possible or tf.executing_eagerly():
             return take()
@@ -58,7 +60,7 @@ class Waits:
         return _after(noted, taken)
 
     def _total(self, name: str) -> Any:
-        """Return a variable of this process alone: a tf.Variable would belong to the strategy."""
+        """Return the resource of a counter; a tf.Variable would belong to the strategy."""
         if name not in self._totals:
             with tf.init_scope(), tf.device("/CPU:0"):
                 own = f"cluster_trainer_waits_{next(_names)}"
@@ -70,9 +72,9 @@ class Waits:
 
 
 def _after(noted: tf.Operation, taken: T) -> T:
-    """Return the taken tensors, for use after the time is noted.
+    """Return the tensors so that they can be used only after the time was noted.
 
-    Otherwise a process with one thread would compute with them first, and count that as waiting.
+    Otherwise a process with one thread might compute with them first, and count that as waiting.
     """
     flat = tf.nest.flatten(taken, expand_composites=True)
     with tf.control_dependencies([noted]):

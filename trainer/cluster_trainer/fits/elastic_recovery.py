@@ -1,4 +1,4 @@
-"""Continues in the same process, with the present workers, when a worker is lost or is back."""
+"""Continues a fit in the same process when a worker is lost, or comes back."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ LOST = (PeerLost, Aborted)
 INTERRUPTIONS = (*LOST, OtherCall, WorkerIsBackError)
 """Errors that may end a fit which the same process then repeats; see `interrupted` below."""
 MOST_IN_VAIN = 3
-"""The number of losses, for each other worker, without a completed step in between."""
+"""The number of losses, per other worker, that are accepted without a completed step between."""
 LEAVING = "fit (a worker is back)"
 log = logging.getLogger("trainer")
 
@@ -52,7 +52,7 @@ class Fit(Protocol):
 
     @property
     def begins_again(self) -> bool:
-        """Whether this process can begin it again, and not only a new one."""
+        """Whether this process can begin it again; otherwise only a new process can."""
 
 
 class Footing(Enum):
@@ -66,25 +66,26 @@ class Footing(Enum):
 
 
 class ElasticRecovery:
-    """Repeats the work that a lost worker has ended, from the newest checkpoint of any worker.
+    """Repeats a fit after the loss of a worker, from the newest checkpoint of any worker.
 
-    The remaining workers keep their processes, with everything that is loaded and compiled. Their
-    entrypoints meet at the gate, where the lost one comes, too, once it was restarted. Or they
-    continue without it for a time, and meet again when it is back (MIN_WORKERS). The lost worker's
-    new process runs from its start. So the others can join it only in the first work that has used
-    the ring, and from there on.
+    The survivors keep their processes, with everything that is loaded and compiled. Their
+    entrypoints meet at the gate, and the lost worker comes there once it was restarted. With
+    MIN_WORKERS they continue without it for a time, and meet again when it is back.
 
-    `fit` in fit.py calls its methods in order.
+    The lost worker's new process runs its program from the start. So the survivors can only repeat
+    the first work of their program that has used the ring, or later work in the same fit.
+
+    `_to_its_end` in fit.py calls the methods in order.
 
     Args:
-        task: this worker's.
+        task: this worker's task.
         stop: ends the process at once while it waits.
-        status: gets the state while it waits.
-        say: is called with the reason of the wait.
+        status: gets the state while the process waits.
+        say: is called with the reason for waiting.
 
     Attributes:
         footing: the relation of this process to the others.
-        has_trained: whether the fit had begun to train before it is done again.
+        has_trained: whether the fit had begun to train before it was repeated.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class ElasticRecovery:
 
     @property
     def comes_late(self) -> bool:
-        """Whether the others train already, and this worker is not prepared."""
+        """Whether the others already train, and this worker is not prepared yet."""
         return self.footing is Footing.LATE
 
     @property
@@ -117,7 +118,7 @@ class ElasticRecovery:
         self._has_begun = self.has_trained = True
 
     def meet(self) -> None:
-        """Meet the other workers, unless they were met."""
+        """Meet the other workers, unless that has happened before."""
         self._stop.ends_at_once = True
         try:
             ring = group.current()  # a script's ring is formed here, once all workers have come
@@ -130,10 +131,10 @@ class ElasticRecovery:
         self.footing = Footing.TOGETHER if ring.is_met else Footing.LATE
 
     def come_late(self, rehearse: Callable[[], object]) -> None:
-        """Prepare for the first step while the others train, and then let them admit this worker.
+        """Prepare for the first step while the others train, and then ask to join them.
 
         Args:
-            rehearse: does a first step of it, of which nothing is kept, and raises RehearsedError.
+            rehearse: runs a first step without keeping its results, and raises RehearsedError.
         """
         assert self._ring  # noqa: S101  which the others have formed
         log.info("the others train already: this worker prepares meanwhile", extra=OWN)
@@ -150,17 +151,18 @@ class ElasticRecovery:
         self.meet_again("ready to train: waiting until the others let this worker join")
 
     def interrupted(self, error: Exception, fit: Fit | None) -> str:
-        """Return which workers to wait for before the work can be repeated.
+        """Return a text that names the workers to wait for before the work can be repeated.
 
         Args:
-            error: has ended it: one of INTERRUPTIONS; WorkerIsBackError, on all workers, only where
-                `goes_on` says that it may.
-            fit: that the work has come to; None before that.
+            error: the error that has ended the work, one of INTERRUPTIONS. WorkerIsBackError must
+                only be raised on all workers, and if `goes_on` is true.
+            fit: the fit that was running; None: it had not begun.
 
         Raises:
             RingError: a worker was lost, and only a new process could continue.
-            ConfigurationError: this worker is new, and makes other calls than the others.
-            PeerLostError: workers make other calls than each other, and new processes may not.
+            ConfigurationError: this worker is new, and its calls differ from the others'.
+            PeerLostError: the workers' calls differ, and it is unclear whose fault it is; those of
+                new processes may agree.
         """
         ring = self._ring
         if ring is None:
@@ -175,10 +177,10 @@ class ElasticRecovery:
         raise lost from error.__cause__
 
     def meet_again(self, waiting: str) -> None:
-        """Wait until enough workers are here, so that the work is repeated.
+        """Wait until enough workers are here to repeat the work.
 
         Args:
-            waiting: which workers it waits for, in words.
+            waiting: a text that names the workers to wait for.
 
         Raises:
             StopRequestedError: this process was asked to stop before a worker was lost.
@@ -197,7 +199,7 @@ class ElasticRecovery:
         self._tell_who_is_here(self._ring)
 
     def _may_go_on(self, fit: Fit | None) -> bool:
-        """Tell whether to continue, and count the losses since the fit made progress."""
+        """Count the losses since the fit last made progress; tell whether to repeat it."""
         step = fit.step if fit else 0
         self._in_vain = self._in_vain + 1 if step <= self._reached else 1
         self._reached = max(self._reached, step)
@@ -206,7 +208,7 @@ class ElasticRecovery:
         return begins_again and self._in_vain <= MOST_IN_VAIN * (self._task.num_workers - 1)
 
     def _lost(self, ring: RenewableRing, error: RingError) -> str:
-        """Log that a worker was lost; return which workers to wait for."""
+        """Log that a worker was lost; return a text that names the workers to wait for."""
         who = "a worker was lost"
         if error.rank is not None:
             name = self._task.name_of(ring.members[error.rank])
@@ -220,7 +222,7 @@ class ElasticRecovery:
         return waiting
 
     def _is_back(self, ring: RenewableRing, who: str, fit: Fit | None) -> str:
-        """Leave the ring together, to let a worker join; return which workers to wait for."""
+        """Leave the ring with all others, to let a worker join; return a text that names it."""
         waiting = f"{who} is back: it joins after step {fit.step if fit else 0}"
         log.info("%s", waiting)
         self.has_trained |= fit is not None and fit.has_trained
@@ -262,15 +264,18 @@ def explaining() -> Iterator[None]:
 
 
 def of_newcomer(ring: RenewableRing, error: OtherCall) -> Exception:
-    """Return the meaning of different calls of two workers, if one of them is new.
+    """Return the error that this worker should raise when two workers are in different calls.
 
-    Of two neighbours in the ring, one sees that the other is in a different call, and tells all. A
+    A worker in the ring notices that its neighbour is in a different call, and tells all others. A
     newcomer does so only if no other worker has; see Ring.doubt.
 
     Returns:
-        PeerUnfit: another worker does not fit, and this one continues. ConfigurationError: this one
-        does not. PeerLostError: new processes will show whose fault it is. The error itself: it is
-        the program's, since all of them are new processes.
+        one of these:
+
+        - PeerUnfit: a newcomer does not fit, and this worker continues without it.
+        - ConfigurationError: this worker is the newcomer that does not fit.
+        - PeerLostError: it is unclear who does not fit. Restarted processes will show it.
+        - the error itself: all workers began together, so the program is at fault.
     """
     seen_by = error.record.origin if error.record else ring.rank
     new = {one for one in (error.rank, seen_by) if one in ring.newcomers}

@@ -1,15 +1,17 @@
-"""What each `fit` gets, in the order in which it happens: a script's, and the built-in trainer's.
+"""Runs each `fit` of a script or the built-in trainer, with all that the image adds.
 
-1. The calling program states its wishes: `program.py`, `script/`, `builtin/`.
-2. The workers meet, agree where the program resumes, and choose the fit's folder: `identity/`.
-   The built-in trainer's compare settings and data here.
-3. They find the newest checkpoint, and give it to all: `kept/finding.py`. Keras's `fit` runs, which
-   `engine/calls/announced.py` calls. Before the first step, `CheckpointCallback` lets the workers
-   compare model and data (`kept/consistency_check.py`), and puts the checkpoint's values back.
+This happens in this order:
+
+1. The calling program states its requests: `program.py`, `script/`, `builtin/`.
+2. The workers meet, agree where the program resumes, and choose the fit's folder: `identity/`. With
+   the built-in trainer they also compare settings and data.
+3. They find the newest checkpoint, and give it to all: `kept/finding.py`. Then Keras's `fit` runs,
+   through `engine/calls/announced.py`. Before the first step, `CheckpointCallback` lets the workers
+   compare model and data (`kept/consistency_check.py`), and restores the checkpoint's values.
    `engine/epoch_iterator.py` shows what happens in each call of steps.
-4. A stop, a lost worker, or a returning one interrupts it. Those that are left meet again, and go
-   on at 2. in the same process: `elastic_recovery.py`.
-5. It ends: with a result, with an error of the program's own, or with the process.
+4. A stop, a lost worker or a returning worker may interrupt the fit. The workers that are left meet
+   again, and continue with 2. in the same processes: `elastic_recovery.py`.
+5. The fit ends with a result, with an error of the program's own, or with the process.
 """
 
 import inspect
@@ -40,10 +42,10 @@ class Call:
     """One call of `fit`.
 
     Attributes:
-        run: runs it, with its arguments and what is to be announced.
-        given: its arguments.
-        announced: is to be announced.
-        arrays: among the arguments: taken once, however often the fit begins.
+        run: runs it with its arguments and its announcement.
+        given: the call's arguments.
+        announced: its announcement to the engine; see Running.
+        arrays: the arrays among the arguments, which become tensors once, however often it begins.
     """
 
     run: Callable[..., Any]
@@ -57,7 +59,7 @@ class Call:
         return self.given.args[0]
 
     def anew(self) -> tuple[inspect.BoundArguments, Running]:
-        """Return copies of its original arguments and announcement: a fit changes both."""
+        """Return copies of the original arguments and announcement, because a fit changes both."""
         own = inspect.BoundArguments(self.given.signature, OrderedDict(self.given.arguments))
         return own, replace(self.announced, alike=WeakSet(), arrays=self.arrays)
 
@@ -69,21 +71,24 @@ def fit(
     announced: Running,
     environ: Mapping[str, str],
 ) -> Any:
-    """Run a `fit`, from where an earlier start of its program has left it; return its History.
+    """Run a `fit` from where an earlier start of its program has left it; return its History.
 
-    If a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint), a
-    script's fit does not return but ends the process, because TensorFlow could not continue in it.
-    The entrypoint restarts the script after a loss, and not after a stop.
+    In a script, two events end the process instead:
+
+    - A peer is lost, and the fit cannot be repeated in this process: exit code 75. The entrypoint
+      restarts the script.
+    - The process is asked to stop: exit code 143, after a checkpoint. It is not restarted.
 
     Args:
-        process: this one.
-        run: runs it, with its arguments and what is to be announced.
-        given: its arguments.
-        announced: is to be announced.
-        environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
+        process: this process.
+        run: runs the fit with its arguments and its announcement.
+        given: the fit's arguments.
+        announced: its announcement to the engine; see Running.
+        environ: the environment: TRAINER_ variables, TF_CONFIG, and the entrypoint's variables.
 
     Raises:
-        SystemExit: with code 78, after a message, if something does not fit.
+        SystemExit: the settings are not acceptable, or workers or checkpoints do not match; code
+            78, after a message.
     """
     program: Program | None = None
     try:
@@ -103,13 +108,13 @@ def fit(
 
 @contextmanager
 def _while_no_other_fits(process: Process, program: Program) -> Iterator[None]:
-    """Refuse a fit in one thread while another one fits, on several workers.
+    """Refuse a fit while another thread runs one, if there are several workers.
 
-    Threads run in different orders on each worker, and the workers would wait for each other's fits
-    without end.
+    Each worker may run its threads in a different order. Then the workers would wait forever in
+    different fits.
 
     Raises:
-        ConfigurationError: another thread fits.
+        ConfigurationError: another thread runs a fit.
     """
     is_alone = process.fitting.acquire(blocking=False)
     if not is_alone and program.job.task.num_workers > 1:
@@ -148,7 +153,7 @@ def _to_its_end(program: Program, call: Call) -> Any:
                 waiting = ""
             except INTERRUPTIONS as error:
                 waiting = recovery.interrupted(error, request.kept)
-            # Only after the exception is gone: it holds all data of the fit.
+            # Outside of `except`, because the exception holds all data of the fit.
             if waiting:
                 recovery.meet_again(waiting)
             else:
@@ -166,14 +171,14 @@ def _trained(request: FitRequest, call: Call, recovery: ElasticRecovery) -> Any:
     options = replace(
         request.options(), has_trained=recovery.has_trained, may_take_in=recovery.goes_on
     )
-    request.let_go()  # of the attempt before: each holds a checkpoint, and may still be writing one
+    request.let_go()  # the previous attempt holds a checkpoint, and may still be writing one
     kept = request.kept = KeptFit(options, call.model)
     kept.find()
     return kept.run(call.run, *call.anew())
 
 
 def _rehearsed(request: FitRequest, call: Call) -> Any:
-    """Run a first step while the others train; nothing of it is kept."""
+    """Run a first step while the others train, and keep nothing of it."""
     options = replace(request.options_of_rehearsal(), rehearses=True)
     return KeptFit(options, call.model).run(call.run, *call.anew())
 

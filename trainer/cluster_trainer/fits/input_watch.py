@@ -1,4 +1,4 @@
-"""Says once, on the chief, that steps wait for data which each worker prepares as a whole."""
+"""Reports once, on the chief, that steps wait for data because each worker prepares all rows."""
 
 import logging
 from collections.abc import Callable
@@ -11,13 +11,13 @@ log = logging.getLogger("trainer")
 
 
 class InputWatch:
-    """Looks at how long the chief's steps wait for their batches, half a minute at a time.
+    """Watches how long the chief's steps wait for their batches, in windows of WINDOW_SECONDS.
 
     Args:
-        waited: returns for how many seconds they have waited for them; None: it is not measured,
-            as on GPUs and on several devices.
-        advice: returns what hinders the worker from preparing its share only; "" if nothing does.
-        is_chief: whether this worker says so.
+        waited: returns how long the steps have waited for batches, in seconds; None: that is not
+            measured, as on GPUs and on several devices.
+        advice: returns why the worker cannot prepare its share only; "" if it can.
+        is_chief: whether this worker reports it.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class InputWatch:
         self._seconds = 0.0
 
     def note(self, seconds: float) -> None:
-        """Note how long the calls since the last note took; the first one compiles."""
+        """Note how long the calls since the last note took; the first compiles, and is ignored."""
         if self._is_over:
             return
         now = self._waited()

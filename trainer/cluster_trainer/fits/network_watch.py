@@ -1,4 +1,4 @@
-"""Says once, on the chief, that the network limits fits; `status` shows it while it does."""
+"""Reports once, on the chief, that the network limits fits, and to `status` as long as it does."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ log = logging.getLogger("trainer")
 
 
 class NetworkWatch:
-    """Compares how long the workers' steps waited for sums; they exchange it after each call.
+    """Compares how long the workers' steps waited for sums, which they exchange after each call.
 
     Args:
         limit: notes how long they waited, for all fits of the process.
-        ring: makes the sums; None: TensorFlow makes them, and does not tell how long they take.
-        waited: returns for how many seconds this worker's steps have waited for sums.
-        is_chief: whether this worker says so.
+        ring: computes the sums; None: TensorFlow computes them, and does not report their duration.
+        waited: returns how long this worker's steps have waited for sums, in seconds.
+        is_chief: whether this worker reports it.
         is_rounded: whether gradients are sent as bfloat16.
         in_rounds: whether weights are averaged every few steps instead.
         tell: is called with the seconds of the last calls, and for how many of them the worker that
@@ -46,9 +46,11 @@ class NetworkWatch:
         self.reason = ""
 
     def mine(self) -> list[float]:
-        """Return what this worker sends to the others: two negated times; the shortest count.
+        """Return this worker's numbers for the others: two negated times, in seconds.
 
-        The first call, which compiles, is left out.
+        They are the time that steps waited for sums, and the time of the ring's exchanges. The
+        workers take the largest of each, which is the shortest time. The first call, which
+        compiles, is left out.
         """
         if self._ring is None or self._ring.size == 1:
             return [0.0, 0.0]
@@ -58,7 +60,7 @@ class NetworkWatch:
         return [min(0.0, sums - now[0]), -self._more.seconds]
 
     def take(self, seconds: float, told: Sequence[float]) -> None:
-        """Note what all workers sent: how long their calls took, and the largest of `mine`."""
+        """Take all workers' numbers: the slowest worker's seconds, and the largest of `mine`."""
         sums, exchanging = (-one for one in told)
         mine = self._more.sent_bytes, self._more.exchanges
         self._limit.note(Interval(seconds, sums, exchanging, *mine))

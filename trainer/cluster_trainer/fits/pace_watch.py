@@ -13,7 +13,7 @@ from cluster_trainer.results.on_screen.screen import OWN
 from cluster_trainer.settings.task import Task
 
 LEAST_SECONDS = 0.5
-"""Shorter calls are evaluated together."""
+"""Shorter calls are judged together."""
 log = logging.getLogger("trainer")
 
 
@@ -21,15 +21,15 @@ class PaceWatch:
     """Compares the pace of the workers; after each exchange all of them have the same result.
 
     Args:
-        task: this worker's.
-        workers: those that train together.
-        looks: whether this worker's activity is visible; with GPUs it is not.
-        most: how many there are when none is missing, if one may be; None: none may.
-        waited: returns for how many seconds this one's steps have waited, by what for.
+        task: this worker's task.
+        workers: the workers that train together.
+        looks: whether this worker's activity can be observed; with GPUs it cannot.
+        most: the number of workers if none is missing; None: the fit needs all workers.
+        waited: returns how long this worker's steps have waited, in seconds, by reason.
 
     Attributes:
-        reason: why this worker is a straggler, for `status`; "" if it is not.
-        busy: for which part of the last interval this worker was at work; None: unknown.
+        reason: why this worker is a straggler, for `status`; "": it is not.
+        busy: the fraction of the last interval in which this worker was busy; None: unknown.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PaceWatch:
         self._looks = looks and len(self._members) > 1
         self._sampler: UtilizationSampler | None = None
         self._told = self._counted = Utilization()
-        # The usage and the work at each look within the window, the oldest first.
+        # The used resources and the utilization at each look within the window, oldest first.
         self._looks_back: deque[tuple[Used, Utilization]] = deque()
         self._hold_ups = Stragglers(len(self._members))
         self.reason = ""
@@ -64,9 +64,10 @@ class PaceWatch:
         return tuple(self._task.name_of(place) for place in places)
 
     def mine(self) -> list[float]:
-        """Return this worker's numbers for the others: two for each worker, 0 except for its own.
+        """Return this worker's numbers for the others: a row with two numbers for each worker.
 
-        The first call, which compiles, does not count.
+        They are the seconds since the last exchange, and the busy ones of these; 0 for the other
+        workers. The first call, which compiles, does not count.
         """
         row = [0.0] * (2 * len(self._members))
         if self._sampler:
@@ -92,7 +93,7 @@ class PaceWatch:
         self._look_back()
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop observing this worker's activity."""
         if self._sampler:
             self._sampler.end()
 
@@ -107,7 +108,7 @@ class PaceWatch:
             log.info("%s no longer holds the others up", self._task.name, extra=OWN)
 
     def _shortage(self) -> str:
-        """Return which resource this worker lacked, in the time by which it is judged."""
+        """Return which resource this worker lacked, in the window by which it is judged."""
         now = self._used()
         before, began = self._looks_back[0] if self._looks_back else (now, Utilization())
         labour = self._counted.since(began)
@@ -118,7 +119,7 @@ class PaceWatch:
         return Used.now(self._waited().get(INPUT))
 
     def _look_back(self) -> None:
-        """Note the usage so far; forget the time by which workers are no longer judged."""
+        """Note the used resources so far, and forget those from before the window."""
         if not self._looks:
             return
         self._looks_back.append((self._used(), self._counted))

@@ -1,4 +1,4 @@
-"""This process: which program calls `fit` in it, and the objects that all of its fits share."""
+"""The state of this process: the program that calls `fit`, and the objects that its fits share."""
 
 import os
 import threading
@@ -22,17 +22,17 @@ class Process:
     """The objects of one process. A forked process has its own.
 
     Attributes:
-        pid: its number.
-        script: the user's script, once it has called `fit`; None: it has not.
-        numbers: of the script's fits, from 0.
-        calls: how it would end because of the calls besides `fit`; None: there were none.
-        locks: of the folders that the process keeps fits in.
-        folders: those that `cluster_trainer.fit` has trained into.
+        pid: the process id.
+        script: the user's script; None: it has not called `fit` yet.
+        numbers: counts the script's fits, from 0.
+        calls: how the script would end because of its calls besides `fit`; None: there were none.
+        locks: the locks of the folders into which the process saves fits.
+        folders: the folders into which `cluster_trainer.fit` has trained.
         programs: the built-in trainer, by the thread that runs it.
         ended: the fits that have ended.
         network: notes how long the workers waited for sums.
-        beginning: held while the script begins, which two of its threads may ask for at once.
-        fitting: held while a thread fits.
+        beginning: a lock, held while the script begins; two of its threads may do so at once.
+        fitting: a lock, held while a thread runs a fit.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -49,12 +49,12 @@ class Process:
 
     @property
     def program(self) -> "Program | None":
-        """The program whose `fit` this thread calls; None: a script that has called none yet."""
+        """The program whose `fit` this thread calls; None: a script calls its first one."""
         return self.programs.get(threading.get_ident(), self.script)
 
     @contextmanager
     def running(self, program: "Program") -> Iterator[None]:
-        """Make the `fit` in the context one of a program's."""
+        """Make `program` the caller of this thread's fits within the context."""
         thread = threading.get_ident()
         self.programs[thread] = program
         try:
@@ -67,7 +67,7 @@ _present = Process()
 
 
 def present() -> Process:
-    """Return this process's object; in a forked process, no program has called `fit` yet."""
+    """Return this process's object; that of a forked process begins without a program."""
     global _present  # noqa: PLW0603  the one place that holds it: Keras's import passes nothing
     if (pid := os.getpid()) != _present.pid:
         _present = replace(

@@ -1,4 +1,4 @@
-"""The questions of a `fit` to the program that has called it: a script, or the built-in trainer."""
+"""The interface between a `fit` and the program that calls it: a script or the built-in trainer."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -25,14 +25,14 @@ from cluster_trainer.settings.job import Job
 
 
 class Outcome(Enum):
-    """How a script would end at this moment."""
+    """How a script would end if it ended now."""
 
     WELL = "a valid end: all its calls ended well, or it has handled those that did not"
     FAILED = "no valid end: its last call did not end well"
     INTERRUPTED = "no valid end: a fit was interrupted, for example by Ctrl-C, and may resume later"
 
     def after(self, error: BaseException | None) -> "Outcome":
-        """Return the outcome after another call; None: it ended well."""
+        """Return the outcome after another call, which has ended with `error`, or well (None)."""
         if self is Outcome.INTERRUPTED or isinstance(error, KeyboardInterrupt):
             return Outcome.INTERRUPTED
         return Outcome.FAILED if error else Outcome.WELL
@@ -43,11 +43,11 @@ class Program(ABC):
     """A program that calls `fit`.
 
     Attributes:
-        job: the settings, and which worker this is.
-        stop: whether this process was asked to stop.
-        deadline: until when a call of TensorFlow must be over.
+        job: the settings, and this worker's task.
+        stop: tells whether this process was asked to stop.
+        deadline: the time by which a call of TensorFlow must be over.
         journal: this worker's events.jsonl.
-        fits_ended: the process's fits that have ended.
+        fits_ended: the finished fits of the process.
         network: notes how long the workers waited for sums, for all fits of the process.
     """
 
@@ -59,43 +59,43 @@ class Program(ABC):
     network: NetworkLimit
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Handle stops and stalls while a fit runs, unless the program does so anyway."""
+        """Handle stops and stalls while a fit runs, unless the program always does so."""
         return nullcontext()
 
     @abstractmethod
     def request(self, given: inspect.BoundArguments) -> "FitRequest":
-        """Return the program's answers about a fit that it has called with these arguments."""
+        """Return the program's requests for a fit that it has called with these arguments."""
 
     @abstractmethod
     def waits(self, waiting: str) -> None:
-        """Note that the fit waits for other workers, with their names."""
+        """Note that the fit waits; `waiting` names the other workers it waits for."""
 
     @abstractmethod
     def tell(self, progress: Progress) -> None:
-        """Show where the fit is."""
+        """Show the fit's progress."""
 
     @abstractmethod
     def failed(self, error: BaseException) -> None:
-        """Note why a fit ended; end the process unless the error is the program's own.
+        """Note the error that has ended a fit; end the process unless it is the program's own.
 
         Raises:
-            SystemExit: something does not fit, and no peer would wait for this process to be gone.
+            SystemExit: the process should end, and no peer waits for its end.
         """
 
     @abstractmethod
     def ended(self, workers: Workers) -> None:
-        """Note that a fit has ended well, on this worker and the others."""
+        """Note that a fit has ended well, on this worker and on the others."""
 
     def look_away(self) -> None:
-        """Remove the file that shows where the fit is."""
+        """Remove the file that shows the fit's progress."""
         LiveFile(self.job.live_file).remove()
 
 
 class FitRequest(ABC):
-    """A program's answers about one fit. Each of a program's threads may run its own fit.
+    """A program's requests for one fit. Each of a program's threads may run its own fit.
 
     Attributes:
-        kept: the fit as it runs, or waits for other workers; None: it does neither.
+        kept: the fit while it runs, or waits for other workers; None: it does neither.
     """
 
     kept: KeptFit | None = None
@@ -115,39 +115,39 @@ class FitRequest(ABC):
 
     @abstractmethod
     def order(self) -> Order:
-        """Return the order of its steps, and their division into calls of TensorFlow; once."""
+        """Return the order of the fit's examples, and its division into calls; called once."""
 
     @abstractmethod
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Agree with the others on the training, and on its folder; all workers call it.
+        """Agree with the other workers on the training, and on its folder; all workers call this.
 
         Args:
-            workers: this one and the others.
-            is_again: whether the fit has begun before in this process.
+            workers: the workers that train together.
+            is_again: whether the fit has begun before, in this process or on the others.
 
         Raises:
-            ConfigurationError: they differ, or the folder belongs to another program.
+            ConfigurationError: the workers differ, or the folder belongs to another program.
         """
 
     @abstractmethod
     def options(self) -> FitOptions:
-        """Return how the fit is saved, once all have agreed."""
+        """Return the options of the saved fit, after all workers have agreed."""
 
     @abstractmethod
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how its first step runs without the other workers."""
+        """Return the options for its first step without the other workers."""
 
 
 def options_of(
     program: Program, folder: Path, described: Mapping[str, str], **more: Any
 ) -> FitOptions:
-    """Return how a fit of a program is saved.
+    """Return the options of a program's fit.
 
     Args:
-        program: has called it.
-        folder: the fit's own.
-        described: all that must be unchanged when the fit resumes, name -> value.
-        more: of FitOptions, what this program wants besides.
+        program: the program that has called the fit.
+        folder: the fit's own folder.
+        described: all facts that must be unchanged when the fit resumes: name -> value.
+        more: further members of FitOptions.
     """
     return FitOptions(
         program.job,

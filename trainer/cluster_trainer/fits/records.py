@@ -1,8 +1,8 @@
-"""The records of a fit for people, the trainer's and a script's alike.
+"""Makes the records of a fit for people: of the built-in trainer's fits, and of a script's.
 
-They are the metrics of its epochs, curves for TensorBoard, a profile, and its activities in the
-journal. The chief writes the values that are the same on all workers; each worker writes its own
-speed and journal.
+The records are the metrics of its epochs, curves for TensorBoard, a profile, and its activities in
+the journal. The chief writes the values that are the same on all workers. Each worker writes its
+own speed and journal.
 """
 
 from collections.abc import Callable
@@ -22,19 +22,20 @@ from cluster_trainer.settings.job import Job
 
 @dataclass(frozen=True)
 class Records:
-    """Where and how a fit is recorded, as its program decides.
+    """The place and the kinds of a fit's records, which its program chooses.
 
     Attributes:
-        job: the settings, and which worker this is.
-        folder: the fit's own, in which there is a folder for TensorBoard.
-        book: gets its activities.
+        job: the settings, and this worker's task.
+        folder: the fit's own folder; TensorBoard's files are in a folder within it.
+        book: gets the fit's activities.
         report: is called with the lines of its epochs; see EpochMetrics.
-        start: returns what TensorBoard says of this start.
-        examples_at: from a step to the training examples seen until then; None: unknown.
-        test_examples: how many there are; None: unknown, or none.
-        is_told: whether its begin and its end are noted in the book as well; see Timeline.
-        shows: whether there are event files, unless the settings want none.
-        profiles: whether the steps that the settings name are profiled, on the chief.
+        start: returns TensorBoard's text about this start.
+        examples_at: a function from a step to the number of training examples seen until then;
+            None: unknown.
+        test_examples: the number of test examples; None: unknown, or none.
+        is_told: whether the fit's beginning and end are noted in the book, too; see Timeline.
+        shows: whether to write event files, unless the settings forbid them.
+        profiles: whether to profile the steps that the settings name, on the chief.
     """
 
     job: Job
@@ -52,7 +53,7 @@ class Records:
 def callbacks_of(
     records: Records, model: keras.Model, kept: KeptFit
 ) -> list[keras.callbacks.Callback]:
-    """Return the callbacks that record a fit; the one with a state comes first."""
+    """Return the callbacks that record a fit; the callback with a state comes first."""
     metrics = EpochMetrics(
         place=lambda: kept.place,
         examples_at=records.examples_at,

@@ -1,4 +1,4 @@
-"""TensorBoard's text about each start of a fit: when, why, from which step, with which settings."""
+"""Writes TensorBoard's text about each start of a fit: time, reason, first step and settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from cluster_trainer.settings.names.spellings import variable_of
 
 
 def start_of(job: Job, model: keras.Model, beginning: str) -> str:
-    """Return a Markdown text: when, why and from where a run was started, with its settings."""
+    """Return a Markdown text about a start of a run: time, reason, first step and settings."""
     settings = {variable_of(name): value for name, value in job.config.as_json().items()}
     return _told(job, beginning, _before(job), _facts(job, model) | settings)
 
@@ -24,14 +24,14 @@ def start_of(job: Job, model: keras.Model, beginning: str) -> str:
 def start_of_fit(
     job: Job, model: keras.Model, beginning: str, what: Mapping[str, Any], *, is_first: bool
 ) -> str:
-    """Return the same for a fit of a script, with the settings that apply to a script.
+    """Return a Markdown text about a start of a script's fit, with the settings that apply to it.
 
     Args:
-        job: the settings, and which worker this is.
-        model: the one to train.
-        beginning: the step at which the fit begins.
-        what: is trained, name -> value.
-        is_first: whether no fit of this process came before.
+        job: the settings, and this worker's task.
+        model: the model to train.
+        beginning: a text about the step at which the fit begins.
+        what: facts about the fit and its data: name -> value.
+        is_first: whether no fit of this process was recorded before.
     """
     given = job.config.as_json()
     settings = {variable_of(name): given[name] for name in OF_SCRIPTS if given[name] is not None}

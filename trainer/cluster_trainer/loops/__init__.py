@@ -1,1 +1,1 @@
-"""Custom training loops of scripts: each worker computes its share of each batch."""
+"""Functions for a script's own training loop, in which each worker takes its share of a batch."""

@@ -1,4 +1,4 @@
-"""`mean`: what workers have computed of their shares, as one number of the whole batch."""
+"""`mean`: combines the workers' results for their shares into a result for the whole batch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,21 +16,22 @@ WHAT = "cluster_trainer.mean"
 
 
 def mean(value: Any) -> Any:
-    """Return the mean of all workers' values, weighted with their examples; all workers call it.
+    """Return the mean of all workers' values, weighted by their numbers of examples.
 
-    Call it in the body of a loop over `share` for what was computed of the batch, and after the
-    loop for what was computed of the whole pass; within `tf.function`, too. On one worker it
-    returns the value.
+    All workers must call it. Within the body of a loop over `share`, it weights values computed
+    from the current batch; after the loop, values computed from the whole pass. It may be called
+    within `tf.function`. On one worker it returns the value.
 
     Args:
-        value: a number or a tensor, the same shape on all workers, or a structure of them; whole
-            numbers become float32. Or a metric of Keras's: its result of all workers' examples.
+        value: a number, a tensor of the same shape on all workers, or a structure of them. Integers
+            become float32. Or a metric of Keras's, whose result over all workers' examples is
+            returned.
 
     Returns:
         tensors, in the same structure.
 
     Raises:
-        ConfigurationError: there are other workers, and no ring with them.
+        ConfigurationError: there are several workers, but no ring that sums in each step.
     """
     if isinstance(value, keras.metrics.Metric):
         return _result_of_all(value)
@@ -42,7 +43,7 @@ def mean(value: Any) -> Any:
 
 
 def _result_of_all(metric: keras.metrics.Metric) -> Any:
-    """Return a metric's result with what is summed over replicas summed, and the rest as here."""
+    """Return a metric's result from the sums of its summable variables over all workers."""
     if ring_of_loop("mean") is None:
         return metric.result()
     summable = [one for one in metric.variables if one.aggregation == "sum"]

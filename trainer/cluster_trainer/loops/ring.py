@@ -1,4 +1,4 @@
-"""Whether a loop of a script's own is one of several workers', which a ring connects."""
+"""Finds the ring that connects the workers in a script's own training loop."""
 
 import os
 
@@ -13,13 +13,14 @@ from cluster_trainer.settings.task import as_started, from_environment
 
 
 def ring_of_loop(function: str) -> RenewableRing | None:
-    """Return the ring of the workers; None where this one is alone.
+    """Return the workers' ring; None: there is only this worker.
 
     Args:
-        function: that asks, as a script calls it.
+        function: the name of the function that a script has called, for messages.
 
     Raises:
-        ConfigurationError: there are other workers, and no ring sums over them in each step.
+        ConfigurationError: there are several workers, and no ring sums over them in each step; or
+            this worker trains on several devices.
     """
     if from_environment(as_started(os.environ)).num_workers == 1:
         return None

@@ -1,12 +1,12 @@
-"""`share`: each worker's share of each batch, for a training loop of a script's own.
+"""`share`: gives each worker its share of each batch, for a script's own training loop.
 
     for x, y in share(dataset, model):
         train_step(x, y)
 
-The body of such a loop is a step of several replicas, as a `train_step` is within `fit`: optimizers
-apply the gradients of the whole batch, and losses, masks and random layers are the batch's
-(engine/replicas/). The size of the share is in one variable for all loops of a process: a function
-that was traced in one loop may be called in the next.
+The body of such a loop is a step of several replicas, like a `train_step` within `fit`: optimizers
+apply the gradients of the whole batch, and losses, masks and random layers are those of the batch
+(engine/replicas/). One variable holds the weight of the share for all loops of a process, because a
+function that was traced in one loop may be called in the next.
 """
 
 import logging
@@ -49,34 +49,35 @@ log = logging.getLogger("trainer")
 
 
 def share(batches: Iterable[Any], *models: keras.Model) -> Iterable[Any]:
-    """Return this worker's share of each batch, for a training loop of the script's own.
+    """Return this worker's share of each batch, for the script's own training loop.
 
-    Iterate over it outside of `tf.function`, once for each epoch; the loop's body may call
-    functions of TensorFlow. Within the body an optimizer's `apply` and `apply_gradients` sum over
-    all workers, so that all weights stay alike, which is checked at the end of each pass. On one
-    worker the batches come as they are.
+    Iterate over it in Python, once for each epoch. The body of the loop may call `tf.function`s.
+    Within the body, an optimizer's `apply` and `apply_gradients` sum gradients over all workers. So
+    all weights stay alike, which is checked at the end of each pass. On one worker the batches are
+    returned unchanged.
 
-    No checkpoint is written: a script that is started again begins the loop anew.
+    No checkpoints are saved: a script that is restarted begins the loop anew.
 
     Args:
-        batches: a tf.data.Dataset of batches or any other iterable of them, the same on all
-            workers: tensors or arrays [n, …], in any structure. An element without such a
-            dimension, such as the number of an episode, comes whole on every worker, and all
-            count the same.
-        models: they begin with worker 0's values, and BatchNormalization's averages become those
-            of all workers when a pass ends. Of models that are not given only the weights that
-            an optimizer trains begin so.
+        batches: a tf.data.Dataset of batches, or any other iterable of batches, the same on all
+            workers. A batch has tensors or arrays [n, …] in any structure. An element without such
+            a dimension, such as the number of an episode, is returned whole on every worker, and
+            all workers have the same weight.
+        models: the models that the loop uses. They begin with worker 0's values, and
+            BatchNormalization's statistics are averaged over all workers when a pass ends. Of
+            models that are not given, only the weights that an optimizer trains begin with worker
+            0's values.
 
     Raises:
-        ConfigurationError: the workers' data differ, their weights do at the end of a pass, or no
-            ring sums in each step.
-        ValueError: it is iterated over within `tf.function`, or a strategy's scope.
+        ConfigurationError: the workers' data differ, their weights differ at the end of a pass, or
+            no ring sums in each step.
+        ValueError: it is iterated over within `tf.function`, or within a strategy's scope.
     """
     return _Shared(batches, models)
 
 
 class _Shared:
-    """What `share` returns; each iteration is a pass through the batches."""
+    """The result of `share`; each iteration is a pass through the batches."""
 
     def __init__(self, batches: Iterable[Any], models: tuple[keras.Model, ...]) -> None:
         self._batches, self._models = batches, models
@@ -91,12 +92,12 @@ class _Shared:
         if ring_of_loop(WHAT) is None:
             return iter(self._batches)
         strategy = tf.distribute.get_strategy()
-        # Let it leave with the others, and say what is wrong, as the calls of Keras do.
+        # As for a call of Keras's, the script waits for the others at its end.
         call(present(), lambda: None, strategy, as_started(os.environ))
         return self._shares(workers_of(strategy), Replicas.of(strategy))
 
     def _shares(self, workers: Workers, replicas: Replicas) -> Iterator[Any]:
-        """Yield the shares of a pass; the loop's body runs while this is at its `yield`."""
+        """Yield the shares of a pass; the body of the loop runs during the `yield`."""
         _say()
         weight = weight_of_share()
         self._make_alike()
@@ -115,7 +116,7 @@ class _Shared:
     def _parts(
         self, workers: Workers, replicas: Replicas, weight: WeightOfShare
     ) -> Iterator[tuple[Any, Any, Any, Part]]:
-        """Yield of each batch what was given, and this worker's share of it; see `_cut`."""
+        """Yield each batch as it was given, and this worker's share of it; see `_cut`."""
         is_dataset = isinstance(self._batches, tf.data.Dataset)
         if is_dataset and (own := weight.compared[self._batches]):
             yield from _parts_of_own(own)
@@ -127,7 +128,7 @@ class _Shared:
             yield given, *_cut(batch, replicas, components)
 
     def _compare(self, workers: Workers, replicas: Replicas, weight: WeightOfShare) -> None:
-        """Let all workers compare a dataset's seeds and length, once.
+        """Compare a dataset's seeds and length between workers, once; all workers call this.
 
         Raises:
             ConfigurationError: they differ.
@@ -144,7 +145,7 @@ class _Shared:
                 warn(WHAT, others)
 
     def _compare_first(self, workers: Workers, batch: Any) -> None:
-        """Let all workers compare the first batch of what is no dataset of TensorFlow's."""
+        """Compare the first batch between workers, unless a tf.data.Dataset was compared before."""
         if self._has_compared:
             return
         self._has_compared = True
@@ -158,21 +159,21 @@ class _Shared:
                 alike.make_for_loop(model)
 
     def _note_changes(self) -> None:
-        """Note that the body changes statistics: whatever looks at them later averages them."""
+        """Note that the body of the loop changes statistics, which are averaged before a read."""
         for model in self._models:
             statistics.note_changes(model)
 
     def _average(self, workers: Workers, weight: WeightOfShare) -> None:
-        """Average the models' statistics, and refuse weights that differ; all workers call it.
+        """Average the models' statistics, and refuse weights that differ; all workers call this.
 
         Raises:
-            ConfigurationError: they do, on all workers.
+            ConfigurationError: the weights differ; on all workers.
         """
         built = [model for model in self._models if model.built]
         for model in built:
             statistics.average(model, tf.distribute.get_strategy())
         found = {model.name: alike.digest_of(model.weights) for model in built}
-        # An optimizer that is no longer used is gone sooner on one worker than on the other.
+        # The garbage collector may remove an unused optimizer sooner on one worker than on another.
         trained = {f"{OF_OPTIMIZER} {number}": one for number, one in weight.trained.values()}
         found |= {name: alike.digest_of(one) for name, one in trained.items()}
         everyone = facts.of_all(workers, found, f"{WHAT} (weights)")
@@ -194,7 +195,7 @@ class _Shared:
 
 
 def _parts_of_own(own: OwnRows) -> Iterator[tuple[Any, Any, Any, Part]]:
-    """Yield the shares of a pipeline that prepares no other rows; they are what was given."""
+    """Yield the shares of a pipeline that prepares only this worker's rows; see `_parts`."""
     for examples, *parts in own.rows:
         ((part, _, *_),) = own.shares(examples, *parts)
         count = int(examples[0])
@@ -203,7 +204,10 @@ def _parts_of_own(own: OwnRows) -> Iterator[tuple[Any, Any, Any, Part]]:
 
 
 def _cut(batch: Any, replicas: Replicas, components: Any) -> tuple[Any, Any, Part]:
-    """Return this worker's share of a batch, whether it is the whole batch, and its size."""
+    """Return this worker's share of a batch, whether that is the whole batch, and its size.
+
+    The second value, bool [], is None if the share cannot be the whole batch.
+    """
     equal = Part(1, replicas.total)
     if not any(map(has_rows, tf.nest.flatten(batch))):
         return batch, None, equal
@@ -214,7 +218,7 @@ def _cut(batch: Any, replicas: Replicas, components: Any) -> tuple[Any, Any, Par
 
 
 def _as_given(given: Any, part: Any) -> Any:
-    """Return a part of a share as what the script has given: NumPy's stays NumPy's."""
+    """Return a part of a share in the type that the script has given, such as a NumPy array."""
     if isinstance(given, tf.Tensor) or not isinstance(part, tf.Tensor):
         return part
     if not part.shape.rank and not isinstance(given, np.ndarray):

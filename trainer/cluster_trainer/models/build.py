@@ -24,8 +24,8 @@ def build_model(config: TrainerConfig, data: DataSet) -> keras.Model:
     The precision is set for all of Keras, so that users' own layers use it, too.
 
     Raises:
-        ConfigurationError: it is no model, not one for such inputs, or has no BatchNorm to
-            synchronise.
+        ConfigurationError: the settings do not name a model, the model does not fit the inputs, or
+            it has no BatchNormalization to synchronise.
     """
     set_precision(config)
     model = _build_named(config.model, data)
@@ -35,7 +35,7 @@ def build_model(config: TrainerConfig, data: DataSet) -> keras.Model:
 
 
 def set_precision(config: TrainerConfig) -> None:
-    """Set the number format of layers that are made from now on, including users' own."""
+    """Set the number format of layers that are created from now on, including users' own."""
     keras.config.set_dtype_policy(POLICIES[config.precision])
 
 
@@ -58,7 +58,7 @@ def _build_named(name: str, data: DataSet) -> keras.Model:
 
 
 def _arguments(name: str, build: Callable[..., Any], data: DataSet) -> list[Any]:
-    """Return the arguments of a function that builds a model: as many as it takes."""
+    """Return the arguments for a function that builds a model, as many as it takes."""
     told = [data.train.input_shape, data.num_classes] if data.has_examples else []
     required, possible = _positional(build)
     if required > len(told):
@@ -70,7 +70,7 @@ def _arguments(name: str, build: Callable[..., Any], data: DataSet) -> list[Any]
 
 
 def _positional(function: Callable[..., Any]) -> tuple[int, int]:
-    """Return how many arguments a function needs, and how many it takes."""
+    """Return the numbers of positional arguments that a function needs, and that it takes."""
     kinds = inspect.Parameter
     parameters = inspect.signature(function).parameters.values()
     if any(one.kind is kinds.VAR_POSITIONAL for one in parameters):
@@ -83,14 +83,17 @@ def _positional(function: Callable[..., Any]) -> tuple[int, int]:
 def check_classifier(
     variable: str, name: str, model: keras.Model, data: DataSet, *, to_logits: bool | None
 ) -> None:
-    """Refuse a model whose output for each class is not what its loss takes.
+    """Refuse a classifier whose outputs do not fit its loss.
 
     Args:
-        variable: its name in messages.
-        name: its own name there.
-        model: the one that was built.
-        data: what it is to learn, with classes.
-        to_logits: whether its loss takes logits; False: probabilities; None: it does not say.
+        variable: the name of the setting in messages.
+        name: the value of the setting in messages.
+        model: the model.
+        data: the data that it is to learn, with classes.
+        to_logits: True: its loss takes logits; False: probabilities; None: unknown.
+
+    Raises:
+        ConfigurationError: the outputs do not fit.
     """
     if getattr(model, "output_shape", None) is None:
         return  # a subclass that is not built yet
@@ -108,7 +111,7 @@ def check_classifier(
 
 
 def _last_activation(model: keras.Model) -> Any:
-    """Return the activation function of the output; None if it is not visible."""
+    """Return the activation function of the output; None: it is unknown."""
     if isinstance(model, keras.Sequential):
         last = model.layers[-1]
     elif hasattr(model, "operations"):  # functional: a function as keras.ops.softmax is no layer
@@ -121,10 +124,13 @@ def _last_activation(model: keras.Model) -> Any:
 
 
 def synchronise_batch_norm(name: str, model: keras.Model) -> None:
-    """Let BatchNorm sum its statistics over all replicas, or refuse a model without any.
+    """Let BatchNormalization sum its statistics over all replicas.
 
-    Keras's layers read `synchronized` at each call. Cloning the model with other layers would need
-    a functional model; this works with any.
+    Keras's layers read `synchronized` at each call, so this works with any model. Cloning a model
+    with other layers would need a functional one.
+
+    Raises:
+        ConfigurationError: the model has no BatchNormalization.
     """
     layers = keras_names.layers_within(model)
     found = [layer for layer in layers if isinstance(layer, keras.layers.BatchNormalization)]
@@ -137,7 +143,7 @@ def synchronise_batch_norm(name: str, model: keras.Model) -> None:
 
 
 def _refuse_small_pictures(name: str, data: DataSet) -> None:
-    """Explain, before Keras does, what a built-in model needs, and how to get it."""
+    """Refuse inputs that are too small for a built-in model, with better advice than Keras's."""
     shape, smallest = data.train.input_shape, models.SMALLEST_SIDES.get(name, 0)
     if not smallest or (len(shape) == PICTURE and min(shape[:2]) >= smallest):
         return

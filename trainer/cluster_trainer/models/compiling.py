@@ -23,10 +23,11 @@ log = logging.getLogger("trainer")
 def compile_as_set(
     model: keras.Model, config: TrainerConfig, data: DataSet, plan: RunLength
 ) -> None:
-    """Compile a model as the settings say, unless it is compiled; call it in the scope.
+    """Compile a model by the settings, unless it is compiled; call this in the strategy's scope.
 
     Raises:
-        ConfigurationError: they name what is not there, or does not fit, or would do nothing.
+        ConfigurationError: a setting names an object that does not exist or does not fit; or the
+            model is compiled, and a setting would have no effect.
     """
     if model.compiled:
         _refuse_settings(config)
@@ -40,9 +41,12 @@ def compile_as_set(
 def compile_with(
     model: keras.Model, optimizer: Any, loss: Any, metrics: list[Any], *, jit: bool
 ) -> None:
-    """Compile a model, or refuse arguments that Keras does not take; call it in the scope.
+    """Compile a model; call this in the strategy's scope.
 
-    `jit` tells whether XLA compiles its steps: Keras's own choice would depend on the machine.
+    `jit` tells whether XLA compiles the steps. Keras's own choice would depend on the machine.
+
+    Raises:
+        ConfigurationError: Keras does not accept the arguments.
     """
     try:
         if isinstance(loss, str):
@@ -54,10 +58,7 @@ def compile_with(
 
 
 def check_loss(variable: str, name: str, model: keras.Model, data: DataSet) -> None:
-    """Refuse a compiled model whose outputs do not fit its loss for classes.
-
-    In the message it is `name`, the value of `variable`.
-    """
+    """Refuse a compiled classifier whose outputs do not fit its loss; see `check_classifier`."""
     try:
         loss = keras.losses.get(model.loss)
     except (TypeError, ValueError):  # several losses, for several outputs
@@ -78,10 +79,11 @@ def _refuse_settings(config: TrainerConfig) -> None:
 
 
 def loss_of(config: TrainerConfig, data: DataSet) -> Any:
-    """Return the loss that the settings name; otherwise, for classes, the cross-entropy of logits.
+    """Return the loss that the settings name; by default, for classes, the cross-entropy of logits.
 
     Raises:
-        ConfigurationError: there is no such loss, or none is given and the labels are no classes.
+        ConfigurationError: there is no such loss, or no loss is given and the labels are not
+            classes.
     """
     if config.loss is not None:
         return _named("loss", config.loss, keras.losses.get, "a loss of keras.losses")
@@ -92,7 +94,7 @@ def loss_of(config: TrainerConfig, data: DataSet) -> Any:
 
 
 def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
-    """Return the metrics that the settings name; otherwise, for classes, the accuracy."""
+    """Return the metrics that the settings name; by default, for classes, the accuracy."""
     if config.metrics is None:
         return [] if data.num_classes is None else ["accuracy"]
     known = ("accuracy", "acc", "crossentropy", "ce")  # `compile` chooses among several
@@ -103,7 +105,7 @@ def metrics_of(config: TrainerConfig, data: DataSet) -> list[Any]:
 
 
 def _named(setting: str, name: str, get: Any, kind: str) -> Any:
-    """Return a name that Keras knows, or the object of a user's module; a class is called."""
+    """Return a name that Keras knows, or the object in a user's module; a class is instantiated."""
     if references.is_reference(name):
         found = references.resolve(shown_name(setting), name)
         return found() if inspect.isclass(found) else found
@@ -119,8 +121,8 @@ def build_optimizer(config: TrainerConfig, plan: RunLength) -> keras.optimizers.
     """Build the optimizer that the settings name.
 
     Raises:
-        ConfigurationError: there is none, the warm-up does not fit into the run, or a schedule is
-            wanted for a run of unknown length.
+        ConfigurationError: there is no such optimizer, the warm-up does not fit into the run, or a
+            schedule is requested for a run of unknown length.
     """
     rate = learning_rate_of(config, _steps(config, plan), plan.global_batch_size)
     log.info("learning rate %s, %s", rate, config.learning_rate_schedule)
@@ -132,7 +134,11 @@ def build_optimizer(config: TrainerConfig, plan: RunLength) -> keras.optimizers.
 
 
 def _steps(config: TrainerConfig, plan: RunLength) -> int:
-    """Return the steps of the run; any number if the learning rate does not depend on them."""
+    """Return the steps of the run; if they are unknown, a number that does not affect the rate.
+
+    Raises:
+        ConfigurationError: they are unknown, and the rate depends on them.
+    """
     if plan.steps is not None:
         return plan.steps
     if config.learning_rate_schedule == CONSTANT and config.lr_scaling == "none":

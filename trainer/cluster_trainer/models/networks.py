@@ -1,4 +1,4 @@
-"""The built-in models, for pictures of `input_shape` (height, width, channels), random weights.
+"""The built-in models, for pictures (height, width, channels), with random initial weights.
 
 - `mnist_cnn`: the tutorials' network, one convolution and two dense layers, 347,146 weights on
   28x28x1 ("Multi-worker training with Keras", tensorflow.org).
@@ -10,15 +10,15 @@
 
 import keras
 
-# The part of BatchNorm's moving statistics that stays at each step. Keras has 0.999 for
-# MobileNetV2, for runs of 100,000s of steps. After 450 steps, with a training accuracy of 0.99, 64
-# % of them were still the initial values, and the test accuracy was chance (measured). 0.9 is
-# PyTorch's.
+# The weight of the old value in BatchNorm's moving statistics at each step. For MobileNetV2, Keras
+# has 0.999, which suits runs of 100,000s of steps. After 450 steps, with a training accuracy of
+# 0.99, the initial values still had a weight of 64 %, and the test accuracy was at chance level
+# (measured). PyTorch has 0.9.
 BATCH_NORM_MOMENTUM = 0.9
 
 
 def mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
-    """Build the tutorials' network."""
+    """Build the tutorials' network, for pictures of any size."""
     layers = [
         keras.Input(input_shape),
         keras.layers.Conv2D(32, 3, activation="relu"),

@@ -1,9 +1,12 @@
-"""The learning rate of a run: scaled with the global batch, and reached by a warm-up.
+"""Computes the learning rate of a run, scaled with the global batch and reached by a warm-up.
 
-Linear scaling and the warm-up from the unscaled rate: Goyal et al., "Accurate, Large Minibatch SGD"
-(2017), arXiv 1706.02677, sections 2.1 and 2.2. Square root: Krizhevsky, "One weird trick" (2014),
-arXiv 1404.5997, section 5; for Adam: Malladi et al., "On the SDEs and Scaling Rules for Adaptive
-Gradient Algorithms" (2022), arXiv 2205.10287.
+The rules come from these papers:
+
+- Linear scaling, and the warm-up from the unscaled rate: Goyal et al., "Accurate, Large Minibatch
+  SGD" (2017), arXiv 1706.02677, sections 2.1 and 2.2.
+- Square-root scaling: Krizhevsky, "One weird trick" (2014), arXiv 1404.5997, section 5; for Adam,
+  Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient Algorithms" (2022), arXiv
+  2205.10287.
 """
 
 import math
@@ -22,9 +25,9 @@ class LearningRate:
     """The parameters of the schedule.
 
     Attributes:
-        start: the rate of step 0; without a warm-up that is `peak`.
-        peak: the rate after `warmup_steps`, with which the schedule continues.
-        warmup_steps: how many steps it takes to get there, in a straight line.
+        start: the rate at step 0; without a warm-up it is `peak`.
+        peak: the rate after the warm-up, from which the schedule continues.
+        warmup_steps: the number of steps of the linear warm-up.
     """
 
     start: float
@@ -40,12 +43,13 @@ class LearningRate:
 def learning_rate_of(
     config: TrainerConfig, steps: int, global_batch_size: int | None
 ) -> LearningRate:
-    """Return the rates of a run of `steps` steps, which do not depend on the number of workers.
+    """Return the learning rates of a run of `steps` steps.
 
-    The warm-up begins with the unscaled rate, or with 0 if that is not lower.
+    They depend on the global batch size, and not on the number of workers. The warm-up begins with
+    the unscaled rate, or with 0 if that is not lower than the peak.
 
     Raises:
-        ConfigurationError: the warm-up takes the whole run, or longer, or the rate is to be scaled
+        ConfigurationError: the warm-up takes the whole run, or longer; or the rate is to be scaled
             with a batch of unknown size.
     """
     peak = config.learning_rate * _factor(config, global_batch_size)

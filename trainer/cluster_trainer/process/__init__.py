@@ -1,1 +1,1 @@
-"""Watching and ending a process: signals, stalls, lost peers, memory, exit codes."""
+"""Watches and ends a process: signals, stalls, lost peers, memory, exit codes."""

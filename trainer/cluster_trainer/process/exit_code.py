@@ -38,7 +38,7 @@ def judge(error: Exception, num_workers: int) -> tuple[int, str]:
 
 
 def tell(error: Exception, num_workers: int) -> None:
-    """Print details for the user, besides the line that says how the run ended."""
+    """Print details of an error for the user, besides the line about the end of the run."""
     if isinstance(error, ConfigurationError):
         print(error, file=sys.stderr)  # noqa: T201
     elif judge(error, num_workers)[0] == ExitCode.CRASHED or is_other_call(error):
@@ -55,14 +55,15 @@ def end_by(
     """End the process after an error of a call, unless a script may handle it.
 
     Args:
-        error: what was raised.
-        num_workers: how many train together.
+        error: the error.
+        num_workers: the number of workers that train together.
         note: is called with the exit code and the reason before the end.
-        is_script: whether the program is a script, which may handle crashes; else all end it.
+        is_script: whether the program is a script, which may handle crashes. Otherwise every error
+            ends the process.
 
     Raises:
-        SystemExit: something does not fit, and no peer would wait for this process to be gone; see
-            `leave_script`.
+        SystemExit: the error is a ConfigurationError, in a script that trains alone: no peer waits
+            for the end of this process. See `leave_script`.
     """
     code, reason = judge(error, num_workers)
     if code == ExitCode.CRASHED and is_script:
@@ -79,10 +80,10 @@ def leave_script(code: int, reason: str | None = None) -> NoReturn:
 
     Args:
         code: the exit code.
-        reason: is said where this is not the main thread.
+        reason: the reason, which is logged if this is not the main thread.
 
     Raises:
-        SystemExit: this is the main thread. Any other one would end by it alone, in silence.
+        SystemExit: this is the main thread. In any other thread, it would end only that thread.
     """
     if threading.current_thread() is threading.main_thread():
         raise SystemExit(int(code))
@@ -90,7 +91,7 @@ def leave_script(code: int, reason: str | None = None) -> NoReturn:
 
 
 def leave_process(code: int, reason: str | None) -> NoReturn:
-    """Log the reason, if there is one, and end the process without waiting for anybody."""
+    """Log the reason, if there is one, and end the process without waiting for other threads."""
     if reason is not None:
         if status_of(code) == "stopped":  # as requested: the reason says so
             log.info("%s (exit code %d)", reason, code, extra=OWN)
@@ -103,7 +104,7 @@ def leave_process(code: int, reason: str | None) -> NoReturn:
 
 
 def status_of(code: int) -> str:
-    """Return an exit code's word in result.json."""
+    """Return the status in result.json for an exit code: done, stopped or failed."""
     if code == ExitCode.DONE:
         return "done"
     return "stopped" if code - SIGNAL_CODES in STOP_SIGNALS else "failed"

@@ -1,6 +1,6 @@
-"""A process that was forked after TensorFlow had begun: a compiled function never ends in it.
+"""Ends a process that was forked after TensorFlow had begun, because compiled functions hang in it.
 
-A fork copies the thread that calls it, and none of TensorFlow's. What runs eagerly needs none.
+A fork copies only the thread that calls it, and none of TensorFlow's. Eager code needs none.
 """
 
 import threading
@@ -16,7 +16,7 @@ PROBE_SECONDS = 20.0
 
 
 class _OfProcess:
-    """Whether this process may lack TensorFlow's threads; a call finds out whether it does."""
+    """Whether this process may lack TensorFlow's threads; the first call finds out."""
 
     may_be_stuck = False
 
@@ -25,19 +25,19 @@ _of_process = _OfProcess()
 
 
 def note_fork() -> None:
-    """Note in a process that a script has forked whether TensorFlow had begun before.
+    """Note in a forked process whether TensorFlow had begun before the fork.
 
-    Every fork of a script calls it, so it does no more.
+    It does no more than that, because it runs in every fork of a script.
     """
     _of_process.may_be_stuck = tensorflow_names.has_begun()
 
 
 def end_if_stuck(model: Any, name: str) -> None:
-    """End a process that lacks TensorFlow's threads (78), if a function does not end in it.
+    """End the process with code 78 if it lacks TensorFlow's threads: its calls would hang.
 
     Args:
-        model: is called.
-        name: of the call, such as `fit`.
+        model: the model that is about to be called.
+        name: the name of the call, such as `fit`.
     """
     if not _of_process.may_be_stuck or model.run_eagerly:
         return

@@ -1,13 +1,14 @@
-"""A call that a process makes before it ends, and that may never return."""
+"""Makes a call before a process ends, with a time limit, because it may never return."""
 
 import threading
 from collections.abc import Callable
 
 
 class LastCall:
-    """A thread that exists from the beginning: since Python 3.12 none can be started at the end.
+    """A thread for the last call of a process.
 
-    A forked process has no such thread, and makes no call.
+    It is started early, because since Python 3.12 no thread can be started at the interpreter's
+    exit. A forked process has no such thread, and makes no call.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,7 @@ class LastCall:
         return self
 
     def make(self, call: Callable[[], object], seconds: float) -> None:
-        """Make a call, once; return when it is done, or after so many seconds."""
+        """Make a call, once; return when it is done, or after `seconds`."""
         self._call = call
         self._wanted.set()
         self._thread.join(seconds)

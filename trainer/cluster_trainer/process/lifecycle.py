@@ -1,4 +1,4 @@
-"""The process that trains: its log, its stop requests, its watch, and its last records."""
+"""Runs the process that trains, with its log, stop requests, watch and last records."""
 
 import logging
 import os
@@ -48,8 +48,8 @@ def run(job: Job, load: Callable[[], Training]) -> int:
     The child ends by `os._exit`: TensorFlow's destructors can hang once a peer is lost.
 
     Args:
-        job: what is to be trained.
-        load: imports what trains, and returns it.
+        job: the settings, and this worker's task.
+        load: imports the training function, and returns it.
     """
     try:
         reporter = open_reporter(job)
@@ -95,7 +95,7 @@ def train(
     stop = StopRequest(lambda code, reason: end(job, reporter, code, reason))
     stop.listen(job.config.stop_seconds)
     try:
-        # Imported here: the import takes seconds, in which a stop is already handled.
+        # The import takes seconds. It happens here, where stops are already handled.
         load()(job, stop, deadline, reporter)
     except Exception as error:  # noqa: BLE001  the last place that can say what happened
         note = partial(write_result, job, reporter)
@@ -104,7 +104,7 @@ def train(
 
 
 def open_reporter(job: Job) -> Reporter:
-    """Make this worker's own directory, with its log."""
+    """Create this worker's own folder, and begin its log and its journal."""
     make_folder(job.folder)
     screen = start_log(job.task.name, job.folder, job.view)
     reporter = Reporter(job.folder, job.config.epochs, screen, LiveFile(job.live_file))
@@ -124,7 +124,7 @@ def end(job: Job, reporter: Reporter, code: int, reason: str | None) -> NoReturn
 
 
 def write_result(job: Job, reporter: Reporter, code: int, reason: str | None) -> None:
-    """Write result.json; if the disk does not take it, the end is the same."""
+    """Write result.json; if that fails, log an error, and continue to the end."""
     try:
         reporter.finish(status_of(code), reason, context_of(job))
     except OSError as error:
@@ -143,7 +143,7 @@ def context_of(job: Job) -> dict[str, object]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that affect the numbers."""
+    """Return the versions of Python and of the packages that affect results."""
     found = {"python": platform.python_version()}
     for name, distributions in PACKAGES.items():
         for distribution in distributions:

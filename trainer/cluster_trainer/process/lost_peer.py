@@ -1,8 +1,8 @@
 """Tells whether an error of TensorFlow means that another worker is gone, or a local failure.
 
-The error's code alone does not tell: a local failure may have any code (a GPU's faults are
-InternalError, like NCCL's), and another worker's failure arrives with its own code. The text tells:
-calls to another worker, and the coordination service, are named in it.
+The error's code is not enough. A local failure may have any code (GPU faults are InternalError,
+like NCCL's), and another worker's failure arrives with its own code. The error's text decides: it
+names calls to other workers, and the coordination service.
 """
 
 import re
@@ -20,9 +20,9 @@ SIGNS = re.compile(
     r"|remote process exited|unhandled system error",
     re.IGNORECASE,
 )
-# Codes of cancelled work: if the text does not tell, the cause was a peer.
+# Codes of cancelled work: if the text does not decide, they count as caused by a peer.
 IN_DOUBT = ("UnavailableError", "AbortedError", "CancelledError")
-# Lines that TensorFlow puts above the informative one: headings, and a traceback.
+# Lines that TensorFlow prints above the informative line: headings, and a traceback.
 HEADING = re.compile(
     r"\s*$|Graph execution error:|Detected at node|in user code:|  File |\d+ root error\(s\) found"
 )
@@ -43,8 +43,8 @@ def tells_of_lost_peer(error: Exception) -> bool:
 def is_other_call(error: Exception) -> bool:
     """Tell whether workers of a ring are in different calls, which is their program's fault.
 
-    If a newcomer, or a survivor's memory, may be the cause, it is another error by now
-    (`of_newcomer` in fits/elastic_recovery.py).
+    If a newcomer or a survivor may be at fault instead, `of_newcomer` in fits/elastic_recovery.py
+    has already replaced the error.
     """
     return any(kind.__name__ == "OtherCall" for kind in type(error).__mro__)
 

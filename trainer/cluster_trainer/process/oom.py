@@ -1,4 +1,4 @@
-"""Whether the kernel has killed a process in this container because memory ran out.
+"""Finds out whether the kernel has killed a process in this container for lack of memory.
 
 The kernel counts such kills in the container's cgroup. The entrypoint has a twin of this file
 (`entrypoint/supervision/child/out_of_memory.py`), because the two packages share no code.
@@ -34,7 +34,7 @@ class OomKills:
         self._before = _count(cgroup)
 
     def cause(self) -> str | None:
-        """Return what ran out, "" if nothing was killed for it; None without a counter."""
+        """Return a text about a kill; "" if there was none; None if there is no counter."""
         now = _count(self._cgroup)
         if now is None or self._before is None:
             return None
@@ -42,7 +42,7 @@ class OomKills:
 
 
 def _what_ran_out(limit: int | None) -> str:
-    """Describe it, with advice; without a limit here, an outer limit was reached."""
+    """Return a text about the limit that was reached, with advice; None: it is an outer limit."""
     if limit is None:
         return (
             "out of memory: the machine, or the pod or job around this container, has none left; "
@@ -64,7 +64,7 @@ def _count(cgroup: Path) -> int | None:
 
 
 def _limit_bytes(cgroup: Path) -> int | None:
-    """Return the container's limit; None if it has none (v2 shows "max")."""
+    """Return the container's limit in bytes; None: it has none (v2 shows "max")."""
     for _, limit in FILES:
         with suppress(OSError, ValueError):
             number = int((cgroup / limit).read_text())

@@ -24,14 +24,14 @@ FAULTS_A_SECOND = 20.0
 
 @dataclass(frozen=True)
 class Used:
-    """The resources that the process has used so far, in seconds since some moment.
+    """The resources that the process has used so far; only differences are meaningful.
 
     Attributes:
-        seconds: how long it has run.
-        cpu: of its processors.
-        throttled: for which a limit has kept its container from them.
-        faults: its major page faults.
-        input: for which its steps have waited for their batches; None: unknown.
+        seconds: the time, by the monotonic clock, in seconds.
+        cpu: its processor time, in seconds.
+        throttled: how long a limit has kept its container from processors, in seconds.
+        faults: the number of its major page faults.
+        input: how long its steps have waited for their batches, in seconds; None: unknown.
     """
 
     seconds: float
@@ -49,7 +49,7 @@ class Used:
 
 
 def throttled_seconds(cgroup: Path) -> float:
-    """Return how long a limit has throttled this cgroup; 0 if it is not counted."""
+    """Return how long a limit has throttled this cgroup, in seconds; 0: that is not counted."""
     for file, name, unit in THROTTLED:
         with suppress(OSError, ValueError, KeyError):
             lines = (cgroup / file).read_text().splitlines()
@@ -58,13 +58,13 @@ def throttled_seconds(cgroup: Path) -> float:
 
 
 def shortage(before: Used, now: Used, busy: float, disk: float, cgroup: Path = CGROUP) -> str:
-    """Describe which resource a busy process lacked, as far as that is known.
+    """Return a text about the resources that a busy process has lacked, as far as they are known.
 
     Args:
-        before: what it had used at the begin of the time.
-        now: what it has used at its end.
-        busy: for which part of the time it was at work.
-        disk: for which part it waited for a disk.
+        before: the resources that it had used at the beginning of an interval.
+        now: the resources that it has used at its end.
+        busy: the fraction of the interval in which it was busy.
+        disk: the fraction in which it waited for a disk.
         cgroup: the folder in which the container sees its cgroup.
     """
     seconds = max(now.seconds - before.seconds, 1e-9)

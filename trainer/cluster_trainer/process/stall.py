@@ -1,10 +1,10 @@
 """The watchdog for a step that never ends.
 
-TensorFlow itself detects a peer that died or froze. It does not detect a peer that lives but never
-reaches the next step, for example because a file system hangs under its data, or a GPU is no longer
-on the bus. The training process sets a deadline for the present call. The process that watches it
-ends it when the deadline has passed, whatever state Python is in. If both are frozen, `status` sees
-the deadline in a file.
+TensorFlow itself detects a peer that died or froze. It does not detect a live peer that never
+reaches the next step, for example because the file system of its data hangs, or a GPU has fallen
+off the bus. So the training process sets a deadline for each call. The process that watches it ends
+it after the deadline, whatever state Python is in. If both are frozen, `status` sees the deadline
+in a file.
 """
 
 import math
@@ -23,14 +23,14 @@ LEAST_SECONDS = 60.0
 TIMES_THE_LONGEST = 10.0
 LOOK_SECONDS = 1.0
 MOMENT = struct.Struct("dq")
-"""The moment, and the process that has set it; the entrypoint's `status/reading.py` reads it."""
+"""The moment, and the id of the process that has set it; the entrypoint's `status` reads both."""
 
 
 class Deadline:
-    """A moment of the monotonic clock that a process shares with those it has forked.
+    """A moment of the monotonic clock that a process shares with its forked processes.
 
     Args:
-        memory: where it is kept; None: in memory that only these processes see.
+        memory: the memory that holds it; None: new memory that only these processes share.
     """
 
     def __init__(self, memory: mmap.mmap | None = None) -> None:
@@ -39,17 +39,17 @@ class Deadline:
 
     @classmethod
     def kept_in(cls, file: Path | None) -> Self:
-        """Return one that is also in a file, for `status`, if the file can be written."""
+        """Return a deadline that is also in a file, for `status`, if the file can be written."""
         return cls(_mapped(file) if file else None)
 
     @property
     def moment(self) -> float:
-        """The moment as `time.monotonic` counts it; infinity if there is none."""
+        """The moment, by `time.monotonic`, in seconds; infinity: there is no deadline."""
         moment, _ = MOMENT.unpack_from(self._memory)
         return float(moment)
 
     def set_in(self, seconds: float) -> None:
-        """Set the moment, so many seconds from now."""
+        """Set the moment to `seconds` from now."""
         MOMENT.pack_into(self._memory, 0, time.monotonic() + seconds, os.getpid())
 
     def clear(self) -> None:
@@ -58,7 +58,7 @@ class Deadline:
 
     @contextmanager
     def kept(self, on_passed: Callable[[], object]) -> Iterator[None]:
-        """Call `on_passed` from a thread if the moment passes and no entrypoint watches."""
+        """Call `on_passed` in a thread once the moment has passed, and again every LOOK_SECONDS."""
         over = threading.Event()
 
         def look() -> None:
@@ -80,7 +80,7 @@ def _mapped(file: Path) -> mmap.mmap | None:
     except OSError:
         return None
     try:
-        # Written once before: on a full disk, a first write to the mapping would kill the process.
+        # Write it first: on a full disk, the first write to the mapping would kill the process.
         os.pwrite(opened, MOMENT.pack(math.inf, os.getpid()), 0)
         return mmap.mmap(opened, MOMENT.size)
     except (OSError, ValueError):
@@ -90,7 +90,7 @@ def _mapped(file: Path) -> mmap.mmap | None:
 
 
 class Kind(Enum):
-    """What a call of TensorFlow does beside its steps; calls of one kind take similar times."""
+    """The work of a call of TensorFlow besides its steps; calls of one kind take similar times."""
 
     STEPS = auto()  # nothing
     FIRST = auto()  # it begins a pass through the data, and waits for its first batch
@@ -101,9 +101,9 @@ class StallLimit:
     """Sets the deadline for each call of TensorFlow.
 
     Args:
-        deadline: what the watching process sees.
-        seconds: how long a call may take; `auto`: a minute and ten times the longest of its kind so
-            far; 0: no limit.
+        deadline: the deadline, which another process watches.
+        seconds: the time that a call may take; `auto`: a minute plus ten times the longest earlier
+            call of its kind; 0: no limit.
     """
 
     def __init__(self, deadline: Deadline, seconds: int | Literal["auto"]) -> None:
@@ -120,7 +120,7 @@ class StallLimit:
         GPU whose kernels must be translated first.
 
         Args:
-            function: is called.
+            function: the function that is called.
             is_first: whether the call is the first of a pass, or of an epoch.
         """
         kind = Kind.FIRST if is_first else Kind.STEPS
@@ -140,7 +140,7 @@ class StallLimit:
         self._known.add(function)
 
     def traces(self) -> None:
-        """Note that the present call traces: its limit is that of other calls that trace."""
+        """Note that the current call traces, and give it the limit of such calls."""
         if Kind.TRACES in self._present or self._deadline.moment == math.inf:
             return
         self._present.add(Kind.TRACES)

@@ -2,7 +2,7 @@
 
 TensorFlow's coordination service installs a C++ handler for SIGTERM that swallows it, and a Python
 handler runs only between two calls of the interpreter, which may be an hour apart while TensorFlow
-waits for a peer. So both signals are blocked in every thread, and one thread of our own receives
+waits for a peer. So both signals are blocked in every thread, and a thread of this module receives
 them with `sigwait`, which no handler can intercept.
 """
 
@@ -25,9 +25,9 @@ class StopRequest:
     """A stop request, or none yet.
 
     Attributes:
-        signal_number: the signal that it came as; 0 until then.
-        is_watched: whether the run looks at it from time to time, so that a grace makes sense.
-        ends_at_once: whether nothing would be lost by ending without one.
+        signal_number: the number of the received signal; 0: there was none.
+        is_watched: whether the run checks `signal_number` regularly, and so gets a grace period.
+        ends_at_once: whether the process may end without a grace period, because nothing is lost.
         give_up: ends the process from any thread, with an exit code and the reason.
     """
 
@@ -41,17 +41,18 @@ class StopRequest:
         """Start to listen; call this before other threads exist, because they inherit the mask.
 
         Args:
-            grace_seconds: how long a run that watches may take to end by itself.
+            grace_seconds: how long a run that checks for stops may take to end by itself.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         threading.Thread(target=self._wait, args=(grace_seconds,), name="stop", daemon=True).start()
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Listen with Python's handlers, if threads exist whose mask cannot be set any more.
+        """Listen with Python's signal handlers, for a process whose threads already exist.
 
-        They run between two calls of TensorFlow, which may take a second each, and replace the
-        handler of its coordination service. Only a program's main thread can have them.
+        The handlers run between two calls of TensorFlow, which may take a second each. They replace
+        the handler of its coordination service. In other threads than the main thread this does
+        nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -60,7 +61,7 @@ class StopRequest:
         try:
             yield
         finally:
-            # None: TensorFlow's, which would swallow it.
+            # None stands for TensorFlow's C++ handler, which would swallow the signal.
             for number, handler in self._handlers.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
@@ -73,8 +74,8 @@ class StopRequest:
     def call_scripts_handler(self) -> None:
         """Call the script's own handler of the received signal, if it has one.
 
-        `handled` has delayed it: a handler that saves something must see the model as the last
-        checkpoint has it.
+        `handled` has delayed it, so that a handler that saves the model sees it as in the last
+        checkpoint.
         """
         if not self.has_scripts_handler:
             return

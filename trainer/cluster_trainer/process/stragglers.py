@@ -1,10 +1,10 @@
-"""Finds stragglers: a rule over the activity of each worker, and nothing else.
+"""Finds stragglers by a rule over the activity of each worker.
 
-While the workers wait for each other, a call takes as long as the slowest needs. Suppose a worker
-was busy for the fraction b of the time, and the others for the fraction m (their median). At their
-pace it would have finished b - m of the time sooner. It has cost the others the sum of (b - m)
-times the seconds. Calls take more than 20 % longer if that is more than 1 - 1 / 1.2, a sixth, of
-the time (docs/explanation/decisions/0012-who-is-slow.md).
+The workers wait for each other, so a call takes as long as the slowest worker needs. Suppose a
+worker was busy for the fraction b of the time, and the others for the fraction m (their median). At
+their pace it would have finished earlier by the fraction b - m of the time. So it has cost the
+others the sum of (b - m) times the seconds. If that is more than 1 - 1 / 1.2, a sixth, of the time,
+calls take more than 20 % longer because of it (docs/explanation/decisions/0012-who-is-slow.md).
 """
 
 from collections import deque
@@ -15,17 +15,17 @@ from statistics import median, stdev
 WINDOW_SECONDS = 30.0
 LONGER = 1.2
 LOST_SECONDS = WINDOW_SECONDS * (1 - 1 / LONGER)
-"""5 s of the last 30: a worker that costs more is reported."""
+"""5 s of the last 30: a worker that costs the others more is reported."""
 NO_MORE = 0.5
-"""A reported worker stays so until it costs less than this fraction of that."""
+"""A reported worker remains a straggler until it costs less than this fraction of LOST_SECONDS."""
 LATELY = 12.0
-"""Also evaluated separately: earlier steps must not hide a worker that has just become slow."""
+"""These last seconds are judged separately, too, to find a worker that has just become slow."""
 ERRORS = 5
-"""The number of standard errors that the sum must also exceed: if other programs use the machine,
+"""The number of standard errors that the sum must exceed, too: if other programs use the machine,
 the activity of each worker changes from second to second."""
 LEAST_INTERVALS = 4
 LEAST_SECONDS = 8.0
-"""Nothing is reported before: a call that compiles, or a checkpoint, is not typical."""
+"""Nothing is reported earlier, because a call that compiles, or a checkpoint, is not typical."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class Interval:
     busy: tuple[float, ...]
 
     def lost(self, rank: int) -> float:
-        """Return how many seconds sooner all would be done if this worker had the others' pace.
+        """Return how many seconds earlier all would be done if this worker had the others' pace.
 
-        Below 0: it waits for them.
+        It is negative if the worker waits for the others.
         """
         others = [part for other, part in enumerate(self.busy) if other != rank]
         return self.seconds * (self.busy[rank] - median(others))
 
 
 class Stragglers:
-    """Evaluates the last half minute.
+    """Judges the workers by the last WINDOW_SECONDS.
 
     Args:
-        workers: how many there are, two or more.
+        workers: the number of workers, two or more.
 
     Attributes:
-        workers: how many there are.
-        slow: the ranks of those that hold the others up.
+        workers: the number of workers.
+        slow: the ranks of the stragglers.
     """
 
     def __init__(self, workers: int) -> None:
@@ -66,7 +66,7 @@ class Stragglers:
         return sum(one.seconds for one in self._intervals)
 
     def note(self, interval: Interval) -> None:
-        """Add the interval since the last time."""
+        """Add the interval since the last note, and judge the workers again."""
         self._intervals.append(interval)
         while self.seconds - self._intervals[0].seconds >= WINDOW_SECONDS:
             self._intervals.popleft()
@@ -104,7 +104,7 @@ def _is_much(losses: list[float]) -> bool:
 
 
 def in_words(stragglers: Stragglers, rank: int) -> str:
-    """Describe what a straggler costs the others."""
+    """Return a text about the time that a straggler costs the others."""
     lost, seconds = stragglers.lost(rank), stragglers.seconds
     longer = round(100 * lost / max(seconds - lost, 0.01 * seconds))
     others = [stragglers.busy(one) for one in range(stragglers.workers) if one != rank]

@@ -1,9 +1,9 @@
-"""The fraction of the time in which this process is busy, and not only waiting.
+"""Measures the fraction of the time in which this process is busy, and not only waiting.
 
-In synchronous training all workers' calls take the same time: each step waits for the slowest. They
-differ in what they do meanwhile. So a thread checks, ten times a second, whether any other thread
-of the process runs or wants to run (state R of /proc, also while it is throttled), or waits for a
-disk (state D). A worker that waits for the others has neither.
+In synchronous training all workers' calls take the same time, because each step waits for the
+slowest worker. The workers differ in their activity in this time. So a thread checks ten times a
+second whether any other thread of the process runs or is runnable (state R of /proc, also while it
+is throttled), or waits for a disk (state D). A worker that waits for the others has no such thread.
 """
 
 import os
@@ -16,18 +16,18 @@ from pathlib import Path
 TASKS = Path("/proc/self/task")
 BETWEEN_SECONDS = 0.1
 LONGEST_SECONDS = 2.0
-"""A later look counts as one after this time: the process, or Python, was paused."""
+"""A longer interval between two looks counts as this: the process, or Python, was paused."""
 WORKING, READING = b"R", b"D"
 
 
 @dataclass(frozen=True)
 class Utilization:
-    """The activity of a process, in seconds, since it was first looked at.
+    """The activity of a process since it was first observed, in seconds.
 
     Attributes:
-        seconds: how long it was looked at.
-        busy: for how much of it some thread ran, wanted to run or waited for a disk.
-        disk: for how much of it one waited for a disk, and none ran.
+        seconds: how long it was observed.
+        busy: how long at least one thread ran, was runnable, or waited for a disk.
+        disk: how long at least one thread waited for a disk, and none ran or was runnable.
     """
 
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class Utilization:
 
 
 class UtilizationSampler:
-    """Looks at this process from a separate thread, from `begin` to `end`."""
+    """Observes this process from a separate thread, from `begin` to `end`."""
 
     def __init__(self, tasks: Path = TASKS) -> None:
         self._tasks = tasks
@@ -51,12 +51,12 @@ class UtilizationSampler:
         self._thread = threading.Thread(target=self._look, name="labour", daemon=True)
 
     def begin(self) -> None:
-        """Begin to look."""
+        """Begin to observe the process."""
         with suppress(RuntimeError):  # no thread can be started: then no worker is reported as slow
             self._thread.start()
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop observing the process."""
         self._ended.set()
 
     def so_far(self) -> Utilization:
@@ -79,7 +79,7 @@ class UtilizationSampler:
 
 
 def states_of(tasks: Path, own: str) -> set[bytes]:
-    """Return the states of a process's threads but one, in the letters of proc(5)."""
+    """Return the states of a process's threads except `own`, as letters of proc(5)."""
     found = set()
     for task in os.listdir(tasks):  # noqa: PTH208  ten times a second
         if task == own:

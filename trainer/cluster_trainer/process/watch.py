@@ -1,9 +1,9 @@
 """The process that watches the one with TensorFlow.
 
-TensorFlow holds the GIL while it waits for its peers, for up to an hour (measured): no thread of
-that process runs, it receives no signal, and no limit of its own can end it. So training runs in a
-child process. The parent, which never imports TensorFlow, receives the signals, logs what it waits
-for, and kills a stuck child.
+TensorFlow holds the GIL while it waits for its peers, for up to an hour (measured). Meanwhile no
+thread of its process runs, no signal is handled, and no time limit can end it from within. So
+training runs in a child process. The parent, which never imports TensorFlow, receives the signals,
+logs the wait, and kills a stuck child.
 """
 
 import os
@@ -46,10 +46,10 @@ class Limits:
     """The time limits of the child.
 
     Attributes:
-        start_up_seconds: until its cluster is complete, or it asks the entrypoint for that, which
-            has its own limits, and knows which workers are expected; None: there is none.
-        stop_seconds: to end once it was asked to.
-        deadline: by when its present call of TensorFlow must be over.
+        start_up_seconds: the time until its cluster is complete, or until it asks the entrypoint
+            for the other workers, which has limits of its own; None: there is no limit.
+        stop_seconds: the time that it has to end after a stop request.
+        deadline: the deadline of its current call of TensorFlow.
     """
 
     start_up_seconds: float | None
@@ -61,11 +61,12 @@ class Watch:
     """Watches one child.
 
     Args:
-        child: its process id. It leads a process group of its own, so that what a terminal or tini
-            sends to this process's group reaches it once, from here.
-        up: the reading end of a pipe, into which the child writes UP and ASKS.
-        limits: how long it may take.
-        say_waiting: called every ten seconds until the cluster is complete, if it has to be.
+        child: the child's process id. It leads a process group of its own. So signals from a
+            terminal or tini to this process's group reach it only once, from here.
+        up: the reading end of a pipe into which the child writes UP and ASKS.
+        limits: the child's time limits.
+        say_waiting: is called every HEARTBEAT_SECONDS until the cluster is complete, if there is
+            one.
     """
 
     def __init__(
@@ -134,9 +135,9 @@ class Watch:
 
 
 def _ended(code: int, ran_out: str | None) -> Ended:
-    """Explain the end of a child that could not do so itself.
+    """Return the end of a child, with a reason if a signal has killed it.
 
-    `ran_out` says why the kernel has killed a process (`OomKills.cause`).
+    `ran_out` is the result of `OomKills.cause`.
     """
     if code >= 0:
         return Ended(code)

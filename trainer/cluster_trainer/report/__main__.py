@@ -1,7 +1,7 @@
 """`python -m trainer.report RUN…`: writes one page about one or several runs.
 
-A RUN is a run's folder, or its name below /runs. matplotlib and Jinja are not in the image: `make
-report` shows them to it, or a requirements.txt installs them (docs/how-to/report.md).
+A RUN is a run's folder, or its name below /runs. matplotlib and Jinja are not in the image. `make
+report` adds them to the container, or a requirements.txt installs them (docs/how-to/report.md).
 """
 
 import argparse
@@ -52,7 +52,7 @@ def _run_of(text: str) -> RecordedRun:
     """Read a run.
 
     Raises:
-        ValueError: there is none, or it cannot be looked into.
+        ValueError: the folder has no run, or cannot be read.
     """
     received = f'RUN: received "{text}"'
     try:
@@ -71,7 +71,7 @@ def _folder_of(text: str) -> Path:
 
 
 def _instead(folder: Path) -> str:
-    """Return advice: the folder above a worker's, or one of the runs nearby."""
+    """Return advice about a folder without a run: the folder above it, or runs nearby."""
     if WORKER.fullmatch(folder.name) and folder.is_dir():
         return f"This is one worker's: give the folder that it is in, {folder.parent}."
     for place in (folder, folder.parent):
@@ -91,7 +91,7 @@ def _renderer() -> Callable[[Sequence[RecordedRun]], str]:
     """Return the function that makes the page.
 
     Raises:
-        ImportError: what draws it is not there.
+        ImportError: matplotlib or Jinja is not installed.
     """
     # matplotlib stores a list of fonts there; the home directory may be read-only
     os.environ.setdefault("MPLCONFIGDIR", "/tmp/matplotlib")  # noqa: S108

@@ -1,4 +1,4 @@
-"""The numbers in a worker's event files, with their time and step."""
+"""Reads the numbers in a worker's event files, with their time and step."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ Curves = Mapping[str, Sequence[Point]]
 
 
 def joined(parts: Iterable[Curves | None]) -> Curves | None:
-    """Return curves as one, the points of each by time; None if there are none."""
+    """Merge several sets of curves, with the points of each curve by time; None: there are none."""
     found: dict[str, list[Point]] = {}
     for curves in parts:
         for tag, points in (curves or {}).items():
@@ -36,13 +36,13 @@ def joined(parts: Iterable[Curves | None]) -> Curves | None:
 
 
 def read_curves(folder: Path, reading: FileReader) -> Curves | None:
-    """Return the numbers in a folder by their tags, each step once; None if there are none."""
+    """Return the numbers in a folder's event files, by tag; None: there are none."""
     try:
         if not any(folder.glob(PATTERN)):
             return None
         found = _read(folder)
-    except Exception as error:  # noqa: BLE001  whatever the library meets in a file that is broken
-        reading.note(folder, f"no event files that can be read: {shown(str(error))}")
+    except Exception as error:  # noqa: BLE001  the library may raise anything at a broken file
+        reading.note(folder, f"the event files cannot be read: {shown(str(error))}")
         return None
     curves = {tag: [one for one in points if _is_one(one)] for tag, points in found.items()}
     for tag, points in found.items():

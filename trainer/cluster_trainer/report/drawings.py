@@ -1,4 +1,4 @@
-"""The drawings of a report: each has a title, and a reason if it could not be drawn."""
+"""Makes the drawings of a report, each with a title, or the reason why there is no drawing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,9 +47,9 @@ class Drawing:
     """A drawing, or the reason why there is none.
 
     Attributes:
-        title: what it shows.
+        title: its subject.
         svg: the drawing; None: there is none.
-        missing: the reason why there is none.
+        missing: the reason why there is no drawing.
         note: a remark below the drawing.
     """
 
@@ -60,7 +60,7 @@ class Drawing:
 
 
 def curves_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Drawing]:
-    """Yield a drawing for each metric, with the curves of all runs, and one of the rate."""
+    """Yield a drawing for each metric, and one of the learning rate, with all runs' curves."""
     of_all = [run.chief.metrics for run in runs]
     if not any(of_all):
         yield Drawing("metrics", missing="no epoch has ended, or metrics.jsonl is not there")
@@ -76,7 +76,7 @@ def curves_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Dra
 
 
 def ends_of(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[Drawing]:
-    """Yield a drawing for each metric: its last value in each of a script's fits."""
+    """Yield a drawing for each metric, with its last value in each of a script's fits."""
     of_all = [
         [{**fit.metrics[-1], FIT: fit.number} for fit in run.chief.fits if fit.metrics]
         for run in runs
@@ -109,9 +109,9 @@ def _metrics(
 
 
 def speed_of(run: RecordedRun) -> Drawing:
-    """Return each worker's examples per second, over the time since the first point.
+    """Return a drawing of each worker's examples per second over time.
 
-    If the size of the batches is unknown, it is steps per second.
+    If the size of the batches is unknown, it shows steps per second.
     """
     title, points = "examples per second", _points_of_workers(run, SPEED)
     if not any(found for _, found in points):
@@ -138,7 +138,7 @@ def _points_of_workers(run: RecordedRun, tag: str) -> list[tuple[str, Sequence[P
 
 
 def _over_time(name: str, points: Sequence[Point], began: float, size: float) -> plots.Series:
-    """Return a curve over time, with gaps where nothing was written for long."""
+    """Return a curve over time, with gaps where nothing was written for a long time."""
     steps = [later.time - one.time for one, later in pairwise(points)]
     longest = max(GAP_SECONDS, GAP_TIMES * median(steps)) if steps else GAP_SECONDS
     places: list[float] = []
@@ -153,7 +153,7 @@ def _over_time(name: str, points: Sequence[Point], began: float, size: float) ->
 
 
 def timeline_of(run: RecordedRun, lines: Sequence[WorkerTime]) -> Drawing:
-    """Return the timeline of each worker."""
+    """Return a drawing of each worker's timeline."""
     named = [
         (worker.name, line, [one.time for one in points_of(worker, HELD_UP)])
         for worker, line in zip(run.workers, lines, strict=True)
@@ -175,7 +175,7 @@ def timeline_of(run: RecordedRun, lines: Sequence[WorkerTime]) -> Drawing:
 def seconds_of(
     run: RecordedRun, lines: Sequence[WorkerTime]
 ) -> tuple[Drawing, list[tuple[str, list[str]]]]:
-    """Return how each worker's time was spent, as a drawing and as a table."""
+    """Return a drawing and a table of how each worker's time was spent."""
     title = "where the time went"
     others = waits_for_others([worker.events for worker in run.workers])
     parts: list[tuple[str, dict[str, float]]] = []
@@ -204,12 +204,12 @@ def seconds_of(
 def _parts(
     measured: Mapping[str, float], states: Mapping[str, float], of_others: float | None
 ) -> dict[str, float]:
-    """Return a worker's seconds by the drawing's names. Steps are split if that was measured.
+    """Return a worker's seconds by the names in the drawing; steps are divided if measured.
 
     Args:
-        measured: the seconds of all epochs together.
-        states: the seconds of the states before the epochs.
-        of_others: how long its steps waited for slower workers; None: not measured.
+        measured: the seconds of all epochs together, by the journal's names.
+        states: the seconds of the states before the epochs, by state.
+        of_others: how long its steps waited for slower workers, in seconds; None: not measured.
     """
     known = sum(
         measured.get(key, 0.0) for key in ("first_call", "calls", "evaluating", "checkpoints")
@@ -226,7 +226,7 @@ def _parts(
 
 
 def predictions_of(run: RecordedRun) -> Drawing:
-    """Return the confusion matrix."""
+    """Return a drawing of the confusion matrix."""
     title, found = "confusion matrix", run.chief.predicted
     if found is None:
         is_script = run.chief.fits and not run.chief.result
@@ -246,7 +246,7 @@ def _drawn(
     *,
     from_zero: bool = False,
 ) -> Drawing:
-    """Return curves, or why there are none."""
+    """Return a drawing of curves, or the reason `why` there are none."""
     if not series:
         return Drawing(title, missing=why)
     return Drawing(title, Markup(plots.lines(series, along, from_zero=from_zero)))  # noqa: S704  escaped by matplotlib

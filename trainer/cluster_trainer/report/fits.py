@@ -1,4 +1,4 @@
-"""The fits of a user's script, read back: checkpoints, metrics of epochs, curves."""
+"""Reads the records of a script's fits: checkpoints, metrics of epochs, curves."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class RecordedFit:
     """One fit of a script, on one worker.
 
     Attributes:
-        name: `fit-1`.
+        name: the name of its folder, such as `fit-1`.
         step: the step of its newest checkpoint; None: it has none.
         metrics: the lines of its metrics.jsonl.
         curves: the numbers of its event files; None: it has none.
@@ -43,18 +43,18 @@ class RecordedFit:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it has left more than checkpoints."""
+        """Whether it has records besides checkpoints."""
         return bool(self.metrics or self.curves or self.about)
 
 
 def first_and_last(fits: Sequence[str]) -> list[str]:
-    """Return the names of the fits that get their own part, out of all names."""
+    """Return the names of the fits that get their own part: all, or the first and the last ones."""
     half = MAX_FITS // 2
     return [*fits] if len(fits) <= MAX_FITS else [*fits[:half], *fits[-half:]]
 
 
 def fits_in(folder: Path, reading: FileReader) -> list[RecordedFit]:
-    """Return the fits that have left something in a worker's folder, in their order."""
+    """Return the fits with a folder in a worker's folder, by number."""
     try:
         found = [one for one in folder.iterdir() if FIT.fullmatch(one.name)]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The formats of a run's files. Any member may be null: it is unknown."""
+"""The formats of a run's files. Members may be null, which means unknown."""
 
 from math import isfinite
 from typing import Annotated, Any, Required
@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from cluster_trainer.results.journal import END_OF_TIME
 
 MAX_COUNT, MAX_NUMBER = 2**53, 1e100
-"""The largest number, so that the drawings can add and multiply."""
+"""The largest numbers that are accepted, so that drawings can add and multiply them."""
 STRICT = ConfigDict(strict=True, extra="allow")
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
@@ -92,7 +92,7 @@ class _Cluster(TypedDict):
 
 @dataclass(frozen=True, config=STRICT)
 class Picture:
-    """A test example: PNG in base64, its class, the prediction, and its probability."""
+    """A test example: PNG in base64, its class, the predicted class, and that one's probability."""
 
     png: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/=]+$")]
     label: Count
@@ -105,10 +105,11 @@ class Predicted:
     """A trained classifier's predictions of test examples.
 
     Attributes:
-        matrix: [classes][classes], how many of a class (row) were taken for which (column).
-        total: how many examples there are to test.
-        pictures: some that were right, and some that were wrong.
-        classes: their names; None: they have numbers alone.
+        matrix: the confusion matrix, [classes][classes]: counts by true class (row) and predicted
+            class (column).
+        total: the number of test examples.
+        pictures: some examples that were predicted right, and some that were wrong.
+        classes: the names of the classes; None: they have only numbers.
     """
 
     matrix: Annotated[list[list[Count]], Field(min_length=1)]

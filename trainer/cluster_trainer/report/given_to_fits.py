@@ -1,4 +1,4 @@
-"""Tables of what scripts gave their fits: model, optimizer, loss, data."""
+"""Makes tables of the arguments of scripts' fits: model, optimizer, loss, data."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from cluster_trainer.report.run import RecordedRun
 MAX_LETTERS = 200
 EMPTY = "-"
 COUNTED = "name"
-"""A member of each of Keras's objects; Keras counts them: adam, adam_1."""
+"""The name of each of Keras's objects is omitted, because Keras numbers it: adam, adam_1."""
 Rows = list[tuple[str, list[str]]]
 
 
 def begun(fits: Sequence[RecordedFit]) -> Rows:
-    """Return a row for each argument that any of the fits was given, with a text per fit."""
+    """Return a row for each argument of any of the fits, with a text per fit."""
     tables = [dict(_flat(fit.about.get("fit") or {})) for fit in fits]
     names = dict.fromkeys(name for table in tables for name in table)
     rows = [(name, [table.get(name, EMPTY) for table in tables]) for name in names]
@@ -24,7 +24,7 @@ def begun(fits: Sequence[RecordedFit]) -> Rows:
 
 
 def begun_of_all(runs: Sequence[RecordedRun]) -> Rows:
-    """Return a row for each argument that any fit of the runs was given, with a text per run.
+    """Return a row for each argument of any fit of the runs, with a text per run.
 
     If each run has one fit, the fit's name is omitted.
     """
@@ -40,7 +40,7 @@ def begun_of_all(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def told_of(run: RecordedRun) -> list[RecordedFit]:
-    """Return the shown fits that have an about.json."""
+    """Return the fits with an about.json that get their own part."""
     told = {fit.name: fit for fit in run.chief.fits if fit.about}
     return [told[name] for name in first_and_last([*told])]
 
@@ -64,7 +64,7 @@ def _flat(values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, st
 
 
 def cell(value: Any) -> str:
-    """Return a value as a table shows it. Numbers have the digits of float32."""
+    """Return the text of a value in a table; floats have the 7 digits of float32."""
     if value is None:
         return EMPTY
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""From runs to one HTML page, which loads nothing from a network."""
+"""Makes one HTML page about runs, which loads nothing from a network."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -28,11 +28,11 @@ from cluster_trainer.results.metrics_file import COUNTS
 HERE = Path(__file__).parent
 FACTS = ("status", "reason", "dataset", "workers", "replicas", "strategy", "steps", "epochs")
 OF_SCRIPTS = ("workers", "replicas", "strategy")
-"""The status of runs without a result.json, such as those of a script's `fit`."""
+"""The facts about runs without a result.json, such as those of a script's `fit`."""
 
 
 def render(runs: Sequence[RecordedRun]) -> str:
-    """Return the page. What a run has written appears as text only."""
+    """Return the page; text from a run is escaped."""
     environment = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(HERE),
@@ -57,7 +57,7 @@ def render(runs: Sequence[RecordedRun]) -> str:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Return distinct names: two folders may have the same one."""
+    """Return distinct names, because two folders may have the same name."""
     return [
         f"{name} ({index + 1})" if names.count(name) > 1 else name
         for index, name in enumerate(names)
@@ -65,7 +65,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def differences(runs: Sequence[RecordedRun]) -> Rows:
-    """Return what differs: arguments of fits, settings, numbers of workers, versions."""
+    """Return the rows that differ: arguments of fits, settings, numbers of workers, versions."""
     if len(runs) == 1:
         return []
     tables = [
@@ -85,7 +85,7 @@ def differences(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def _curves(runs: Sequence[RecordedRun], names: Sequence[str]) -> list[tuple[str, list[Drawing]]]:
-    """Return the curves of all runs, for each fit of a script with its name."""
+    """Return the curves of all runs in groups: a run's own, and each fit's, with the fit's name."""
     fits = _fits_of(runs)
     if not fits:
         return [("", list(drawings.curves_of(runs, names)))]
@@ -104,7 +104,7 @@ def _have_own(runs: Sequence[RecordedRun]) -> bool:
 
 
 def _fits_of(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return the names of all fits that scripts have recorded, in their order."""
+    """Return the names of all recorded fits, in the order of the run with the most fits."""
     by_count = sorted(runs, key=lambda run: len(run.fits), reverse=True)
     return list(dict.fromkeys(name for run in by_count for name in run.fits))
 
@@ -137,7 +137,7 @@ def _facts(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def _fact(run: RecordedRun, name: str) -> str:
-    """Return a fact from result.json, otherwise from a script's fits."""
+    """Return a fact from result.json, or from a script's fits."""
     if run.chief.result.get(name, NOT_RECORDED) is None:
         return cell(None)
     told = run.fact(name)
@@ -147,7 +147,7 @@ def _fact(run: RecordedRun, name: str) -> str:
 
 
 def _last(chiefs: Sequence[Worker], of: str) -> Rows:
-    """Return the metrics of the last epoch, a row for each."""
+    """Return a row for each metric of the last epoch."""
     last = [one.metrics[-1] if one.metrics else {} for one in chiefs]
     return [
         (f"{of}last {name.replace('_', ' ')}", [_metric(line, name) for line in last])
@@ -169,7 +169,7 @@ def _fits(runs: Sequence[RecordedRun]) -> Rows:
 
 
 def _part_of(run: RecordedRun, name: str) -> Json:
-    """Return what the page shows about one run."""
+    """Return the part of the page about one run."""
     lines = [line_of(worker.events, _signs_of_life(worker)) for worker in run.workers]
     marks = [
         (mark.time - (run.began or 0), worker.name, mark)
@@ -215,7 +215,7 @@ def _parts_of_fits(run: RecordedRun) -> list[Json]:
 
 
 def _status(run: RecordedRun, lines: Sequence[WorkerTime]) -> str:
-    """Return the status of the run: result.json's, otherwise what its events tell."""
+    """Return the status of the run, from result.json or from its events."""
     if status := run.chief.result.get("status"):
         return str(status)
     if all(worker.has_ended for worker in run.workers):
@@ -239,7 +239,7 @@ def _date(seconds: float | None) -> str:
 
 
 def _metric(line: Json, name: str) -> str:
-    """Return a metric as text. None is a number that is not finite."""
+    """Return a metric as text; None stands for a number that is not finite."""
     if name not in line:
         return NOT_RECORDED
     return "not finite" if line[name] is None else _number(line[name])

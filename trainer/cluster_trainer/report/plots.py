@@ -1,4 +1,4 @@
-"""Drawings as SVG inside a page, with the page's colours of text and axes."""
+"""Draws SVG inside a page, with the page's colours of text and axes."""
 
 import io
 import re
@@ -57,7 +57,7 @@ MAX_NUMBERED = 12
 WHOLE_NUMBERS = ("epoch", "step", "fit")
 MAX_LEGEND = 8
 MAX_POINTS = 400
-"""Of a curve: as many as a small drawing can show."""
+"""The number of points of a curve, as many as a small drawing can show."""
 HALF = 0.5
 SETTINGS: Mapping[str, Any] = {
     "svg.fonttype": "none",
@@ -84,7 +84,7 @@ Series = tuple[str, Sequence[float], Sequence[float | None], bool]
 
 
 def lines(series: Sequence[Series], along: str, *, from_zero: bool = False) -> str:
-    """Draw curves: for each a name, places, values, and whether it is dashed."""
+    """Draw curves over `along`; a series has a name, places, values, and whether it is dashed."""
     with mpl.rc_context(SETTINGS):
         figure = Figure(figsize=SMALL)
         axes = figure.subplots()
@@ -107,7 +107,7 @@ def lines(series: Sequence[Series], along: str, *, from_zero: bool = False) -> s
 
 
 def timeline(named: Sequence[tuple[str, WorkerTime, Sequence[float]]]) -> str:
-    """Draw each worker's timeline: its name, its time, and when it wrote checkpoints."""
+    """Draw each worker's timeline, from its name, its time, and the times of its checkpoints."""
     began = min(span.begin for _, line, _ in named for span in line.spans)
     ended = max(span.end for _, line, _ in named for span in line.spans)
     size, unit = unit_of(ended - began)
@@ -194,19 +194,19 @@ def matrix(counts: Sequence[Sequence[int]], names: Sequence[str]) -> str:
             axes.set_xticks(range(len(names)), labels, rotation=90 if is_long else 0)
             axes.set_yticks(range(len(names)), labels)
         axes.set_xlabel("predicted class")
-        axes.set_ylabel("what it is")
+        axes.set_ylabel("true class")
         return _svg(figure)
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """Return the unit for a duration: its seconds, and its name."""
+    """Return a unit for a duration: the unit's length in seconds, and its name."""
     if seconds > FEW * HOUR:
         return HOUR, "hours"
     return (MINUTE, "minutes") if seconds > FEW * MINUTE else (1.0, "seconds")
 
 
 def _shown(name: str) -> str:
-    """Return a name as a drawing shows it: matplotlib hides names that begin with `_`."""
+    """Return a printable name; matplotlib would hide a name that begins with `_`."""
     clean = "".join(letter if letter.isprintable() else "?" for letter in name)
     return f" {clean}" if clean.startswith("_") else clean
 

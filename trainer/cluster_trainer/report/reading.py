@@ -1,7 +1,7 @@
-"""Reads a run's files as far as possible, and notes in sentences what cannot be read.
+"""Reads a run's files as far as possible, and notes what cannot be read.
 
-A run may have been killed in the middle of a line, on a full disk, or be of another version. Any
-program could have written there. So nothing in these files is trusted.
+A run may have been killed in the middle of a line, have met a full disk, or be of another version.
+Any program may have written into its folder. So nothing in these files is trusted.
 """
 
 import json
@@ -20,10 +20,10 @@ class FileReader:
     """Reads the files of a run's folder.
 
     Args:
-        folder: the run's, from which files are named.
+        folder: the run's folder; files are named relative to it.
 
     Attributes:
-        unread: what could not be read, a sentence each.
+        unread: a sentence about each part that could not be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class FileReader:
             return False
 
     def document(self, file: Path, form: TypeAdapter[Any]) -> Any:
-        """Return the one object of a file; None if it has none in this format."""
+        """Return the JSON object in a file; None: there is none in this format."""
         content = self._content(file)
         if content is None:
             return None
@@ -78,7 +78,7 @@ class FileReader:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a sentence: short, with printable letters only."""
+    """Return a value for a sentence: shortened, with printable characters only."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
@@ -88,7 +88,7 @@ def _parsed(content: bytes, form: TypeAdapter[Any]) -> Any:
     """Return the object in a JSON text.
 
     Raises:
-        ValueError: it holds none of that form; the sentence says what is wrong first.
+        ValueError: the text is not JSON in this format; it describes the first error.
     """
     try:
         found = json.loads(content.decode(errors="replace"))

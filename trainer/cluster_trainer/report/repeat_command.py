@@ -1,4 +1,4 @@
-"""The command that repeats a run, with notes about what its folder does not record."""
+"""Makes the command that repeats a run, with notes about facts that its folder does not record."""
 
 import re
 import shlex
@@ -18,22 +18,22 @@ OF_CLUSTER = re.compile(
     r"|MIN_WORKERS|REGROUP_SECONDS|MAX_RESTARTS|LOG_FORMAT|METRICS_PORT|REQUIREMENTS_FILE"
     r"|PREEMPTION_NOTICE|PREEMPTION_URL"
 )
-"""The variables of cluster.json that are repeated: workers can write others there."""
+"""The variables in cluster.json that are repeated; others are not, because workers can write it."""
 OF_THE_START = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
 TOKEN = "CLUSTER_TOKEN"  # noqa: S105  its name
 PLACES = ("data_dir", "run_dir", "model_dir", "resume")
 OF_A_SCRIPT = ("model", "dataset")
-"""Settings that a script sets itself. They are only recorded."""
+"""Settings that a script sets itself; they are recorded, and not repeated."""
 GPUS = "--gpus all --shm-size 1g"
 
 
 @dataclass(frozen=True)
 class Again:
-    """How to start a run again.
+    """The instructions to start a run again.
 
     Attributes:
-        command: the command for a shell; empty: nothing is known.
-        notes: what is not known, or must be as it was, one sentence each.
+        command: the command for a shell; empty: it is unknown.
+        notes: sentences about facts that are unknown, or must not have changed.
     """
 
     command: str
@@ -41,13 +41,13 @@ class Again:
 
 
 def again(run: RecordedRun) -> Again:
-    """Return how to repeat a run: in the repository's folder, or on any machine."""
+    """Return the instructions for a run: in the repository's folder, or on any machine."""
     if any(OF_CLUSTER.fullmatch(name) for name in run.given):
         return Again(_of_cluster(run), tuple(_notes_of_cluster(run)))
     if run.settings or run.script:
         return Again(_of_container(run), tuple(_notes_of_container(run)))
     return Again(
-        "", ("Neither cluster.json, result.json nor about.json says with what it was started.",)
+        "", ("Neither cluster.json, result.json nor about.json records how it was started.",)
     )
 
 
@@ -78,9 +78,7 @@ def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:
         yield f"{TOKEN} was given. It is in no file: give one before `make up-local`."
     others = {*run.given} - {*OF_THE_START}
     if strangers := sorted(name for name in others if not OF_CLUSTER.fullmatch(name)):
-        yield (
-            f"Left out, because no run is started with it: {', '.join(strangers)} (cluster.json)."
-        )
+        yield (f"Omitted, because they do not start a run: {', '.join(strangers)} (cluster.json).")
 
 
 def _of_container(run: RecordedRun) -> str:
@@ -136,7 +134,7 @@ def _notes_of_script(run: RecordedRun) -> Iterator[str]:
 
 
 def _built(run: RecordedRun) -> str:
-    """Return the versions in the image, as far as they are known."""
+    """Return the known versions in the image, in words."""
     version, revision = (run.versions.get(name) for name in ("cluster-trainer", "revision"))
     tensorflow = run.versions.get("tensorflow")
     parts = [

@@ -1,4 +1,4 @@
-"""A run, read back from its folder. What is not recorded is None or empty."""
+"""Reads a run from its folder. Facts that are not recorded are None or empty."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ class Worker:
     """One worker's folder.
 
     Attributes:
-        name: `worker-0`.
+        name: the name of the folder, such as `worker-0`.
         result: the content of result.json.
         metrics: the lines of metrics.jsonl.
         events: the lines of events.jsonl, by time.
-        curves: the numbers of its event files and of its fits'; None: it has none.
-        predicted: the content of predictions.json.
+        curves: the numbers in its event files, and in those of its fits; None: it has none.
+        predicted: the content of predictions.json; None: there is none.
         fits: the fits of a user's script.
-        has_ended: whether that script has ended.
+        has_ended: whether that script has ended well.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Worker:
     has_ended: bool = False
 
     def of_fit(self, name: str) -> "Worker":
-        """Return the part that one fit left."""
+        """Return the part of one fit."""
         fit = next((one for one in self.fits if one.name == name), None)
         return Worker(
             name=self.name,
@@ -62,10 +62,10 @@ class RecordedRun:
     """A run's folder.
 
     Attributes:
-        name: the folder's.
-        workers: in the order of their numbers, the chief first.
-        given: what a local cluster was started with (cluster.json), name -> text.
-        unread: what of the files could not be read, a sentence each.
+        name: the name of the folder.
+        workers: the workers by number, the chief first.
+        given: the variables with which a local cluster was started (cluster.json): name -> text.
+        unread: a sentence about each part of the files that could not be read.
     """
 
     name: str
@@ -75,22 +75,22 @@ class RecordedRun:
 
     @property
     def chief(self) -> Worker:
-        """The worker whose numbers are those of all."""
+        """The chief, which has recorded the values that are the same on all workers."""
         return self.workers[0]
 
     @property
     def settings(self) -> Json:
-        """The chief's settings that have an effect, name -> value."""
+        """The chief's settings that have an effect: name -> value."""
         return self.of_chief("settings")
 
     @property
     def versions(self) -> Json:
-        """What it ran with, name -> version."""
+        """The versions of the packages that it used: name -> version."""
         return self.of_chief("versions")
 
     @property
     def script(self) -> str:
-        """The path of the user's script; empty: there is none, or it is not known."""
+        """The path of the user's script; empty: there is none, or it is unknown."""
         if given := self.given.get(SCRIPT):
             return given
         path = self.of_chief("script").get("path")
@@ -98,14 +98,14 @@ class RecordedRun:
 
     @property
     def fits(self) -> list[str]:
-        """The names of the script's fits that left more than checkpoints, in order."""
+        """The names of the script's fits with records besides checkpoints, by number."""
         told = {event.get("fit") for worker in self.workers for event in worker.events}
         fits = [fit for worker in self.workers for fit in worker.fits]
         recorded = {one.name: one.number for one in fits if one.is_recorded or one.name in told}
         return sorted(recorded, key=lambda name: recorded[name])
 
     def of_fit(self, name: str) -> "RecordedRun":
-        """Return the part that one fit left."""
+        """Return the part of one fit."""
         return replace(self, workers=[worker.of_fit(name) for worker in self.workers])
 
     @property
@@ -114,15 +114,15 @@ class RecordedRun:
         return min((one.events[0]["time"] for one in self.workers if one.events), default=None)
 
     def of_chief(self, part: str) -> Json:
-        """Return an object of the chief's result.json, empty if there is none.
+        """Return an object in the chief's result.json; {}: there is none.
 
-        A script's fits have about.json instead: the last one that has the object counts.
+        A script's fits have about.json instead. There the last fit that has the object counts.
         """
         found = self.fact(part)
         return found if isinstance(found, dict) else {}
 
     def fact(self, name: str) -> Any:
-        """Return a member of the same files; None: not recorded."""
+        """Return a member of result.json or about.json, as `of_chief`; None: not recorded."""
         told = [self.chief.result, *(fit.about for fit in reversed(self.chief.fits))]
         return next((one[name] for one in told if one.get(name) is not None), None)
 
@@ -131,7 +131,8 @@ def read_run(folder: Path) -> RecordedRun:
     """Read a run.
 
     Raises:
-        ValueError: the folder holds none.
+        ValueError: the folder is not a run's.
+        OSError: the folder cannot be read.
     """
     workers = worker_folders(folder)
     if not workers:
@@ -143,10 +144,10 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def worker_folders(folder: Path) -> list[Path]:
-    """Return the workers' folders in a run's folder, the chief's first; none if it is no run.
+    """Return the workers' folders in a run's folder, the chief's first; [] if it is not a run's.
 
     Raises:
-        OSError: it cannot be looked into.
+        OSError: the folder cannot be read.
     """
     try:
         found = [(one, WORKER.fullmatch(one.name)) for one in folder.iterdir() if one.is_dir()]

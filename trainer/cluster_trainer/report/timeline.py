@@ -1,4 +1,4 @@
-"""From a worker's events to its timeline: its states, and the moments that are marked."""
+"""Makes a worker's timeline from its events: states, and marked moments."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Span:
-    """A state of a worker, and its begin and end in seconds since 1970."""
+    """A state of a worker, with its beginning and end in seconds since 1970."""
 
     begin: float
     end: float
@@ -26,7 +26,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long the state lasted."""
+        """The duration of the state, in seconds."""
         return self.end - self.begin
 
 
@@ -35,9 +35,9 @@ class Mark:
     """An event at one moment.
 
     Attributes:
-        time: in seconds since 1970.
+        time: its time, in seconds since 1970.
         kind: done, stopped, failed, restarting, killed, resumed, silent or network.
-        text: details.
+        text: its details.
     """
 
     time: float
@@ -47,24 +47,24 @@ class Mark:
 
 @dataclass(frozen=True)
 class WorkerTime:
-    """One worker's time."""
+    """One worker's states and marks, by time."""
 
     spans: Sequence[Span]
     marks: Sequence[Mark]
 
     def seconds(self, state: str) -> float:
-        """Return how long the worker was in a state."""
+        """Return how long the worker was in a state, in seconds."""
         return sum(span.seconds for span in self.spans if span.state == state)
 
 
 def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> WorkerTime:
-    """Return a worker's time.
+    """Return a worker's states and marks.
 
-    A container that is killed records no end. So if the next one starts and no end is recorded, the
-    one before was killed, at its last sign of life.
+    A container that is killed records no end. So if another container starts, and no end was
+    recorded before, the previous container counts as killed at its last sign of life.
 
     Args:
-        events: of events.jsonl, by time.
+        events: the lines of events.jsonl, by time.
         signs_of_life: other moments at which the worker was alive, in seconds since 1970.
     """
     states = [event for event in events if isinstance(event.get("state"), str)]
@@ -89,7 +89,10 @@ def line_of(events: Iterable[Event], signs_of_life: Iterable[float] = ()) -> Wor
 
 
 def network_marks(events: Iterable[Event]) -> list[Mark]:
-    """Return when the network became the limit of the speed, why, and when it no longer was."""
+    """Return marks for the moments when the network became the limit of the speed, or ceased to be.
+
+    A mark's text is the reason.
+    """
     return [
         Mark(event["time"], NETWORK, event[NETWORK] or "no longer the limit")
         for event in events
@@ -98,13 +101,13 @@ def network_marks(events: Iterable[Event]) -> list[Mark]:
 
 
 def network_limit(events: Iterable[Event]) -> str:
-    """Return why the network last was the limit; "" if it never was."""
+    """Return the latest reason why the network was the limit; "": it never was."""
     reasons = [event.get(NETWORK) for event in events]
     return next((str(reason) for reason in reversed(reasons) if reason), "")
 
 
 def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:
-    """Return how the time of all epochs was spent, name -> seconds."""
+    """Return how the time of all epochs was spent: name -> seconds."""
     totals: dict[str, float] = {}
     for event in events:
         for name, value in _seconds_in(event).items():
@@ -115,8 +118,9 @@ def epoch_seconds(events: Iterable[Event]) -> dict[str, float]:
 def waits_for_others(workers: Sequence[Iterable[Event]]) -> list[float | None]:
     """Return for how many seconds each worker's steps have waited for slower workers.
 
-    A sum takes equally long on all workers, and the slowest worker does not wait. So what a
-    worker has beyond the least one of the epoch is waiting. None: it was not measured.
+    A sum takes equally long on all workers, and the slowest worker does not wait. So a worker has
+    waited by as much as its `sums` exceeds the smallest `sums` of the epoch. None: that was not
+    measured.
     """
     sums = [_by_epoch(events, "sums") for events in workers]
     if not all(sums):
@@ -129,7 +133,7 @@ def waits_for_others(workers: Sequence[Iterable[Event]]) -> list[float | None]:
 
 
 def _by_epoch(events: Iterable[Event], name: str) -> dict[Any, float]:
-    """Return the seconds of each epoch. Those of a repeated epoch are added."""
+    """Return the seconds of each epoch; the seconds of a repeated epoch are added up."""
     found: dict[Any, float] = {}
     for event in events:
         if name in (seconds := _seconds_in(event)):
@@ -153,13 +157,13 @@ def _marks_of(event: Event) -> list[Mark]:
 
 
 def _was_killed(event: Event, following: Event) -> bool:
-    """Tell whether a new container has begun, and the end of the one before is not recorded."""
+    """Tell whether a new container has begun, without a record of the previous container's end."""
     begins = following.get("by") == ENTRYPOINT and following["state"] == STARTING
     return begins and event.get("by") != ENTRYPOINT and not following.get("restarts")
 
 
 def _merged(spans: Sequence[Span]) -> list[Span]:
-    """Join successive spans of one state, and the shortest ones if there are many."""
+    """Join successive spans of one state; if there are many, join the shortest with others."""
     whole = spans[-1].end - spans[0].begin if spans else 0.0
     shortest = whole / MAX_SPANS if len(spans) > MAX_SPANS else 0.0
     merged: list[Span] = []

@@ -1,4 +1,4 @@
-"""about.json: what a script gave a fit, as one JSON object."""
+"""about.json: the description of a script's fit, as one JSON object."""
 
 import json
 import math
@@ -18,31 +18,31 @@ class AboutFile:
     """The file, which is complete or absent.
 
     Args:
-        folder: the fit's; it is made if need be.
+        folder: the fit's folder; it is created if necessary.
     """
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
 
     def exists(self) -> bool:
-        """Tell whether this start, or an earlier one, has written it."""
+        """Tell whether this start or an earlier one has written the file."""
         return self._file.exists()
 
     def write(self, about: Mapping[str, Any]) -> None:
-        """Write it.
+        """Write the file.
 
         Args:
-            about: the content. A value that JSON does not know is written as its type.
+            about: the content. A value that JSON does not know is replaced by the name of its type.
 
         Raises:
-            OSError: it could not be written.
+            OSError: the file could not be written.
         """
         text = json.dumps(_plain(about), indent=2, allow_nan=False) + "\n"
         self._file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self._file, text.encode(), durable=False)
 
     def remove(self) -> None:
-        """Remove what an earlier start has left."""
+        """Remove the file of an earlier start."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
 
@@ -51,9 +51,10 @@ NAMES = (str, int, float, np.number)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON knows it: an unknown value becomes the name of its type.
+    """Return a value that JSON knows; any other value becomes the name of its type.
 
-    A number that is not finite becomes a text. Only members whose name is a text or a number stay.
+    A number that is not finite becomes a string. Members are omitted unless their name is a string
+    or a number.
     """
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items() if isinstance(name, NAMES)}

@@ -1,4 +1,4 @@
-"""DONE: the mark of a finished run. A start that finds it ends at once."""
+"""DONE: the mark of a finished run, with which a later start ends at once."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ log = logging.getLogger("trainer")
 
 
 def mark(job: Job, steps: int) -> None:
-    """Write the mark, completely or not at all; all workers have everything on disk by now."""
+    """Write the mark, completely or not at all; call this when all results are on the disk."""
     document = {
         "steps": steps,
         "epochs": job.config.epochs,
@@ -29,10 +29,10 @@ def mark(job: Job, steps: int) -> None:
 
 
 def sentence_if_done(job: Job) -> str:
-    """Return a sentence if this worker's run is done and nothing is left to do, else "".
+    """Return a sentence if this worker's run is done, and has all requested epochs; else "".
 
     Raises:
-        ConfigurationError: the run that is done was another one.
+        ConfigurationError: the finished run had other settings.
     """
     document = _read(job)
     if document is None or job.config.resume == "never":
@@ -48,7 +48,7 @@ def sentence_if_done(job: Job) -> str:
 
 
 def _read(job: Job) -> dict[str, Any] | None:
-    """Return the mark; None if there is none that can be read."""
+    """Return the content of the mark; None: there is no readable mark."""
     try:
         document = json.loads((job.folder / FILE).read_text())
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Event files for TensorBoard, in its own format and with its own library.
+"""Writes event files for TensorBoard, in its own format and with its own library.
 
-tf.summary's writer cannot mark that a run was set back: only a record of the kind `session_log`
-makes TensorBoard forget the steps that are repeated.
+A run that resumes repeats steps. Only a `session_log` record makes TensorBoard forget their earlier
+values, and tf.summary's writer cannot write one.
 """
 
 import logging
@@ -29,12 +29,13 @@ log = logging.getLogger("trainer")
 class EventFile:
     """The records of one start of a run in a folder; TensorBoard calls the folder a run.
 
-    The operating system has every record at once, so that it survives a kill. A full disk causes a
-    warning and loses points, but does not end the run.
+    Every record is passed to the operating system at once, so that it survives a kill. A full disk
+    causes a warning and loses points, but does not end the run.
 
     Args:
-        folder: where earlier starts may have written; it is made with the first record.
-        begins_at: what earlier starts wrote of this step, and of those behind it, holds no more.
+        folder: the folder; it is created with the first record. Earlier starts may have written
+            into it.
+        begins_at: the step from which on records of earlier starts are invalid.
     """
 
     def __init__(self, folder: Path, begins_at: int) -> None:
@@ -59,13 +60,13 @@ class EventFile:
         self._add(Event(step=step, summary=histogram_pb(tag, values)))
 
     def _add(self, event: Event) -> None:
-        """Write a record, after the file's first ones if these are not written yet.
+        """Write a record, and before the first one the records at the beginning of the file.
 
-        Without them it would show steps twice that are done again.
+        Without these, TensorBoard would show repeated steps twice.
         """
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)  # it may be removed meanwhile
-            # All of it or nothing: TensorBoard stops reading at a broken record.
+            # Written completely or not at all: TensorBoard stops reading at a broken record.
             append_whole(self._file, self._unwritten + _record(event))
             self._unwritten = b""
         except OSError as error:
@@ -75,7 +76,7 @@ class EventFile:
 
 
 def _record(event: Event) -> bytes:
-    """Return an event of this moment as a record."""
+    """Return an event as a record, with the present time."""
     event.wall_time = time.time()
     return _framed(event.SerializeToString())
 

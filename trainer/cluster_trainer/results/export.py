@@ -1,4 +1,4 @@
-"""The trained model on disk: a .keras file and a SavedModel, each complete or absent."""
+"""Writes the trained model: a .keras file and a SavedModel, each complete or absent."""
 
 import logging
 import shutil
@@ -29,21 +29,21 @@ def save_copy(
     """Write a trained model from a copy that does not depend on a strategy; see `save`.
 
     If there is no such copy, and this is the only worker, only model.keras is written, from the
-    model itself: with several workers, reading its variables needs all of them. A model that cannot
-    be saved does not end the run: its checkpoints are there.
+    model itself. With several workers, reading its variables would need all of them. A model that
+    cannot be saved causes warnings, and does not end the run, because there are checkpoints.
 
     Args:
-        model: that was trained, under any strategy.
-        build: makes another of its kind; called outside of any strategy's scope.
-        values: its weights.
-        folder: where to.
+        model: the trained model, under any strategy.
+        build: builds an equal model; it is called outside of any strategy's scope.
+        values: the trained model's weights.
+        folder: the folder for the files.
         is_alone: whether this worker is the only one.
 
     Returns:
-        The copy; None where there is none.
+        the copy; None: there is none.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the files could not be written.
     """
     try:
         copy = build()
@@ -70,7 +70,7 @@ def save_copy(
 
 
 def _adopt(model: keras.Model, copy: keras.Model) -> None:
-    """Copy the other state of layers to the copy: vocabularies, and values derived from weights."""
+    """Give a copy the layers' other state: vocabularies, and values derived from weights."""
     layers = zip(keras_names.layers_within(model), keras_names.layers_within(copy), strict=True)
     for layer, its_copy in layers:
         if hasattr(layer, "save_assets") and hasattr(layer, "load_assets"):
@@ -88,9 +88,9 @@ def _first_line(error: Exception) -> str:
 def save(model: keras.Model, folder: Path) -> None:
     """Write `model` to `folder` as model.keras and saved_model/, replacing earlier ones.
 
-    `model` must have been built outside of any strategy, so that the file does not depend on one.
-    Each is written under another name first. So a killed run leaves no incomplete model, and
-    neither does a power loss after the run was marked as done. A missing folder is created.
+    `model` must have been built outside of any strategy, so that the files do not depend on one.
+    Each is written under another name first. So neither a killed run, nor a power loss after the
+    run was marked as done, leaves an incomplete model. A missing folder is created.
     """
     save_keras_file(model, folder)
     unfinished_folder = folder / (UNFINISHED + SAVED_MODEL)
@@ -98,8 +98,8 @@ def save(model: keras.Model, folder: Path) -> None:
     model.export(unfinished_folder, format="tf_saved_model", verbose=False)
     sync_tree(unfinished_folder)
     shutil.rmtree(folder / SAVED_MODEL, ignore_errors=True)
-    # Not rename: a mounted bucket may not support renaming folders, which move replaces by copying
-    # (Cloud Storage FUSE's rename-dir-limit is 0 unless it is set).
+    # A mounted bucket may not support renaming folders (Cloud Storage FUSE's rename-dir-limit is 0
+    # unless it is set). There `move` copies.
     shutil.move(unfinished_folder, folder / SAVED_MODEL)
     sync_folder(folder)
 

@@ -1,4 +1,4 @@
-"""The events of a run since it last trained: waits at the gate, restarts, ends."""
+"""Finds the events of a run since it last trained: waits at the gate, restarts, ends."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ TRAINED = ("training", "evaluating", "saving")
 WAITING = "waiting"
 TOLD = ("restarting", "failed", "stopped")
 MISSING = "waiting for "
-"""The beginning of the gate's lines that name missing workers and the reasons."""
+"""The beginning of the gate's lines that name missing workers and reasons."""
 Event = Mapping[str, Any]
 
 
@@ -17,9 +17,9 @@ class Happening:
     """An event.
 
     Attributes:
-        time: when it began, in seconds since 1970.
-        what: in a few words.
-        detail: more of it; for a wait, the missing workers, as last named by the gate.
+        time: the time when it began, in seconds since 1970.
+        what: a short description.
+        detail: details; for a wait, the missing workers that the gate has named last.
     """
 
     time: float

@@ -1,4 +1,4 @@
-"""The epochs' numbers on disk: metrics.jsonl, one object per line."""
+"""Writes the epochs' numbers to metrics.jsonl, with one object per line."""
 
 import json
 import logging
@@ -18,11 +18,12 @@ log = logging.getLogger("trainer")
 class MetricsFile:
     """A file with the lines of all epochs so far.
 
-    A finished epoch adds its line. At a start the file is written again, so it is complete after
-    any interruption. A full disk causes a warning and loses lines, but does not end the run.
+    Each finished epoch appends its line. At a start the file is written anew, so that it is
+    complete after any interruption. A full disk causes a warning and loses lines, but does not end
+    the run.
 
     Args:
-        folder: it is made if need be.
+        folder: the folder for the file; it is created if necessary.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,7 @@
-"""The real parameters of a training, for result.json and about.json: scripts have their own."""
+"""Describes the actual parameters of a training, which a script may choose itself.
+
+They are for result.json and about.json.
+"""
 
 import json
 import sys
@@ -21,9 +24,9 @@ def of(model: keras.Model) -> dict[str, Any]:
 
 
 def script() -> dict[str, Any]:
-    """Return the script's identity, for a repeated run.
+    """Return the script's path and number of arguments, to repeat the run.
 
-    Its arguments are left out: they may be secrets.
+    The arguments themselves may be secrets, and are omitted.
     """
     return {"path": sys.argv[0], "arguments": len(sys.argv) - 1}
 
@@ -34,7 +37,7 @@ def strategy_of(strategy: Any) -> str:
 
 
 def optimizer_of(optimizer: Any) -> dict[str, Any]:
-    """Return an optimizer for `keras.optimizers.deserialize`, or its name alone."""
+    """Return an optimizer's configuration for `keras.optimizers.deserialize`, or only its class."""
     if optimizer is None:  # a model's own steps may have others
         return {"class_name": None}
     try:
@@ -45,7 +48,7 @@ def optimizer_of(optimizer: Any) -> dict[str, Any]:
 
 
 def name_of(given: Any) -> Any:
-    """Return the name of a loss; for several, as they were given."""
+    """Return the name of a loss or a metric; for several, names in the given structure."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, dict):
@@ -64,5 +67,5 @@ def as_text(what: Any) -> str:
 
 
 def type_name(thing: Any) -> str:
-    """Return the name of an object's type: its text has another address in each process."""
+    """Return the name of an object's type, which is the same in every process, unlike its repr."""
     return type(thing).__name__

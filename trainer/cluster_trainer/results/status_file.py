@@ -1,4 +1,4 @@
-"""The state of this process for `status`, which the entrypoint answers (STATUS_FILE)."""
+"""Reports the state of this process to the entrypoint, which answers `status` (STATUS_FILE)."""
 
 import json
 import time
@@ -37,9 +37,10 @@ class StatusFile:
 
         Args:
             state: starting, training, saving or running.
-            detail: more of it, in a few words.
-            within_seconds: the next word comes by then, or something is wrong; None: no limit.
-            at_once: else at most once a second, unless the state is a new one.
+            detail: details, in a few words.
+            within_seconds: the time within which the next report is due; None: there is no limit.
+            at_once: whether to write now. Otherwise it is written at most once a second, unless the
+                state has changed.
             place: `step`, `epoch` (from 1), `epochs`, `examples_per_second`, `checkpoint_step`,
                 `checkpoint_at` (by the monotonic clock), `slow` (why this worker holds the others
                 up, or an empty text), `network` (why the network is the limit, or an empty text),

@@ -1,4 +1,4 @@
-"""A model's weights as plain arrays, and the digest that tells whether two models are equal."""
+"""Returns a model's weights as arrays, and their digest, by which models are compared."""
 
 import hashlib
 from collections.abc import Iterable

@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
 def _read(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="selftest", description="Tries this machine's devices and its network.")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
-    parser.add_argument("--limit", type=float, help="seconds that a part may take")
+    parser.add_argument("--limit", type=float, help="time limit of each part, in seconds")
     return parser.parse_args(arguments)
 
 

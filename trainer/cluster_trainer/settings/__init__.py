@@ -1,4 +1,4 @@
-"""Settings of a run: flags and TRAINER_ variables, the task, a script's own arguments.
+"""Reads the settings of a run from flags and TRAINER_ variables, and the task from TF_CONFIG.
 
-Nothing here imports TensorFlow, except the reader of a script's arguments.
+Nothing here imports TensorFlow.
 """

@@ -1,4 +1,4 @@
-"""Refuses settings with which workers would be alone, or without a ring."""
+"""Refuses settings with which workers would train alone, or without a ring."""
 
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import TrainerConfig
@@ -10,7 +10,7 @@ def refuse_strategy_for_one(config: TrainerConfig, num_workers: int) -> None:
     """Refuse a strategy that would leave the workers of a cluster on their own.
 
     Raises:
-        ConfigurationError: several workers, but a strategy for one.
+        ConfigurationError: there are several workers, and the strategy is for one.
     """
     if num_workers > 1 and config.strategy not in ("auto", "multiworker"):
         advice = f"The cluster has {num_workers} workers; each would train by itself."
@@ -19,10 +19,10 @@ def refuse_strategy_for_one(config: TrainerConfig, num_workers: int) -> None:
 
 
 def refuse_fewer_without_ring(config: TrainerConfig) -> None:
-    """Refuse settings without a ring: only a ring continues with fewer workers (MIN_WORKERS).
+    """Refuse settings that rule out a ring: only a ring continues with fewer workers (MIN_WORKERS).
 
     Raises:
-        ConfigurationError: with each setting that does.
+        ConfigurationError: there are such settings; it names each of them.
     """
     advice = "MIN_WORKERS is less than all workers, and only a ring continues with fewer."
     problems = [
@@ -34,12 +34,12 @@ def refuse_fewer_without_ring(config: TrainerConfig) -> None:
 
 
 def may_be_ring(strategy: str, collectives: str) -> bool:
-    """Tell whether these two settings let workers of one CPU each sum over a ring."""
+    """Tell whether workers with one CPU each sum over a ring, by these two settings."""
     return collectives == "ring" or collectives == strategy == "auto"
 
 
 def _without_ring(config: TrainerConfig) -> dict[str, str]:
-    """Return which settings rule out a ring: name -> accepted values."""
+    """Return the settings that rule out a ring: name -> accepted values."""
     found = {}
     if not may_be_ring(config.strategy, config.collectives):
         if config.collectives == "auto":

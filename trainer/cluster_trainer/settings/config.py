@@ -1,7 +1,7 @@
-"""What a run is: every setting once, as a flag and as a TRAINER_ variable.
+"""Defines every setting of a run, each of which is a flag and a TRAINER_ variable.
 
-`TrainerConfig` is the first thing to read for what can be set. Nothing here imports
-TensorFlow: a bad setting is refused before the seconds that its import takes.
+`TrainerConfig` lists what can be set. Nothing here imports TensorFlow, which takes seconds: a bad
+setting is refused before that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -314,7 +314,7 @@ class TrainerConfig(BaseSettings):
             raise validators.refuse(" ".join(there), f"TRAINER_LOGICAL_CPUS {cut}.")
         first = devices.numbered("CPU", text.count(",") + 1)
         if devices.are_cpus(text) and tuple(text.split(",")) != first:
-            # What no strategy places is computed on CPU:0.
+            # Operations that no strategy places run on CPU:0.
             raise validators.refuse(",".join(first), "The parts of a CPU are alike: begin with 0.")
         return text
 
@@ -380,21 +380,21 @@ class TrainerConfig(BaseSettings):
 
     @property
     def profiled(self) -> tuple[int, int]:
-        """The first and the last step to profile; 0 and 0 where there are none."""
+        """The first and the last step to profile; (0, 0): there are none."""
         first, _, last = (self.profile_steps or "0-0").partition("-")
         return int(first), int(last)
 
     @property
     def profile_cuts(self) -> list[int]:
-        """The steps at which a call has to end, so that those to profile are in calls alone."""
+        """The steps at which a call has to end, so that calls of profiled steps have no others."""
         first, last = self.profiled
         return [first - 1, last] if first else []
 
     def batch_size_per_replica(self, num_replicas: int) -> int:
-        """Return how many examples each of `num_replicas` takes in a step.
+        """Return the number of examples in a step for each of `num_replicas` replicas.
 
         Raises:
-            ConfigurationError: the global batch size cannot be shared out evenly.
+            ConfigurationError: the global batch size cannot be divided evenly.
         """
         if self.global_batch_size is None:
             return self.per_replica_batch_size or DEFAULT_PER_REPLICA_BATCH_SIZE
@@ -405,15 +405,15 @@ class TrainerConfig(BaseSettings):
         return self.global_batch_size // num_replicas
 
     def as_json(self) -> dict[str, Any]:
-        """Return all settings; a script may have put words in the place of what it overrides."""
+        """Return all settings as JSON values; a setting that a script overrides may be any text."""
         return self.model_dump(mode="json", warnings=False)
 
     def shared_settings(self) -> dict[str, str]:
-        """Return what all workers of a cluster must have alike: variable -> value as text."""
+        """Return the settings that must be the same on all workers: variable -> value as text."""
         settings = self.as_json()
-        if self.global_batch_size is None:  # one worker may have written down the default
+        if self.global_batch_size is None:  # a worker may have set the default explicitly
             settings["per_replica_batch_size"] = self.batch_size_per_replica(1)
-        # Each worker may use other GPUs, but as many: TensorFlow assumes so, unchecked.
+        # Workers may use different GPUs, but need the same number: TensorFlow does not check it.
         settings["devices"] = devices.counted(self.devices)
         return {
             variable_of(name): str(value)
@@ -422,9 +422,9 @@ class TrainerConfig(BaseSettings):
         }
 
     def run_settings(self) -> dict[str, str]:
-        """Return what a run must keep from its first start to its last: variable -> value.
+        """Return the settings that a run must keep over all of its starts: variable -> value.
 
-        A run may get more epochs, unless its learning rate depends on how many there are.
+        The number of epochs is one of them only if the learning rate depends on it.
         """
         settings = self.as_json()
         auto_warmup = self.lr_scaling != "none" and self.warmup_steps == "auto"
@@ -441,7 +441,7 @@ class TrainerConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what the constructor is given and nothing else: no hidden look at os.environ."""
+        """Take the constructor's arguments only, and never read os.environ."""
         return (init_settings,)
 
     @classmethod
@@ -451,16 +451,21 @@ class TrainerConfig(BaseSettings):
         arguments: Sequence[str],
         settings: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Read the settings from flags and variables; `settings` are given by name, and win.
+        """Read the settings.
+
+        Args:
+            environ: the environment, with TRAINER_ variables.
+            arguments: flags, which take precedence over variables.
+            settings: settings by name, which take precedence over both.
 
         Raises:
-            ConfigurationError: with every problem there is, not only the first.
-            SystemExit: the arguments ask for --help, which is printed.
+            ConfigurationError: settings are not acceptable; it lists all problems.
+            SystemExit: --help was requested and printed.
         """
         names, chosen = setting_names(), settings or {}
         problems = [*unknown_variables(environ, names), *unknown_settings(chosen, names)]
         try:
-            # A script has none, and would wait for a parser of all of them.
+            # A script has no flags, and need not wait until a parser for all of them is built.
             of_flags = Flags(cls, arguments, [*map(flag_of, names)])() if arguments else {}
             given = Variables(cls, environ, PREFIX)() | of_flags
             problems += unknown_flags(given.pop("unknown_arguments", []), names)

@@ -1,4 +1,4 @@
-"""Groups of settings: shared by all workers, used by scripts, fixed for a run."""
+"""Groups of settings: own to each worker, used by scripts, fixed for a run."""
 
 # Settings that may differ between workers. All others must be the same.
 OWN_TO_EACH_WORKER = frozenset(
@@ -60,5 +60,5 @@ OF_THE_RUN = (
     "seed",
 )
 
-# Stands for a setting that a script, or a compiled model, decides itself.
+# The value of a setting that a script, or a compiled model, determines itself.
 OWN = "the script's own"

@@ -1,4 +1,4 @@
-"""The task of one process."""
+"""The job of one process: its settings, its task, and the files to which it reports."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -17,23 +17,24 @@ from cluster_trainer.temporary_folder import refuse_no_temporary_folder
 
 @dataclass(frozen=True)
 class Job:
-    """The settings, this worker's place among the workers, and where it reports its progress.
+    """The settings, this worker's task, and the files to which it reports.
 
     Attributes:
         config: the settings.
-        task: which worker this is.
-        progress_file: touched whenever the run has got further than ever before; None: nobody
-            looks.
-        status_file: gets the state of this process; None: there is none.
-        group_socket: the number of the descriptor by which the entrypoint hands over connections to
-            other workers; None: it knows of none.
-        events_file: holds what the entrypoint has noted of this start; None: nothing is known.
-        deadline_file: shows `status` by when the present call must be over; None: it is not shown.
-        image: its version and revision, name -> text; empty where it has none.
-        is_restart: whether the entrypoint has started this command before and starts it again.
+        task: this worker's place in the cluster.
+        progress_file: the file to touch whenever the run has got further than ever before; None:
+            there is none.
+        status_file: the file for the state of this process; None: there is none.
+        group_socket: the number of the file descriptor of the entrypoint's socket, which passes
+            connections to other workers; None: there are no other workers.
+        events_file: the entrypoint's notes about this start; None: there are none.
+        deadline_file: the file that shows the deadline of the current call to `status`; None: there
+            is none.
+        image: the image's version and revision: name -> text; empty: unknown.
+        is_restart: whether the entrypoint has started this command before.
         may_be_fewer: whether the others continue if some workers are lost.
-        comes_late: whether the others train already.
-        view: what of its lines the screen shows.
+        comes_late: whether the others already train.
+        view: chooses the lines that the screen shows.
     """
 
     config: TrainerConfig
@@ -51,17 +52,17 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The folder of all of this worker's files."""
+        """The folder for this worker's files."""
         return self.config.run_dir / self.task.name
 
     @property
     def live_file(self) -> Path | None:
-        """The file that shows a program where the run is; None: there is none."""
+        """The file that shows the run's progress to another program; None: there is none."""
         return self.folder / self.view.live_file if self.view.live_file else None
 
 
 def engine_off(wanted: str) -> Problem:
-    """Return the refusal to run the trainer with this value of CLUSTER_TRAINER_ENGINE."""
+    """Return the problem that the trainer cannot run with this value of CLUSTER_TRAINER_ENGINE."""
     accepted = "on, or not given: the trainer is built on the engine"
     return Problem("CLUSTER_TRAINER_ENGINE", wanted, accepted)
 
@@ -75,13 +76,13 @@ def read_job(
     """Read the settings, the task, and where to report progress.
 
     Args:
-        environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
-        arguments: flags, which win over variables.
-        given: settings that a script gives itself, by name; they win over both.
-        others: what the caller has found wrong, which is refused with the rest.
+        environ: the environment: TRAINER_ variables, TF_CONFIG, and the entrypoint's variables.
+        arguments: flags, which take precedence over variables.
+        given: settings that a script passes, by name; they take precedence over both.
+        others: further problems that the caller has found.
 
     Raises:
-        ConfigurationError: with the problems of all.
+        ConfigurationError: there are problems; it lists those of the settings and `others`.
     """
     try:
         job = _read(environ, arguments, given)
@@ -123,10 +124,10 @@ def _read(
 
 
 def _refuse_unwritable(folder: Path) -> None:
-    """Refuse a worker's own folder if it exists and cannot be written, as another user's.
+    """Refuse a worker's own folder if it exists and cannot be written, such as another user's.
 
     Raises:
-        ConfigurationError: it is.
+        ConfigurationError: the folder cannot be read and written.
     """
     if not os.path.lexists(folder):
         return

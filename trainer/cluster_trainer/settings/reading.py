@@ -1,4 +1,4 @@
-"""Reads settings: as variables of a mapping, and as flags of a list."""
+"""Reads settings from variables in a mapping, and from flags in a list."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,9 @@ class Flags(CliSettingsSource[Any]):
     """--flags from a given list.
 
     Args:
-        settings: whose flags they are.
-        arguments: the list.
-        flags: all that are known.
+        settings: the class of the settings.
+        arguments: the list of flags and values.
+        flags: the names of all known flags.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ def _wide_help(prog: str) -> argparse.HelpFormatter:
 
 
 def without_values(arguments: Sequence[str]) -> list[str]:
-    """Return the flags and other words without values, which may be secrets."""
+    """Return the flags and other words, without the flags' values, which may be secrets."""
     flags: list[str] = []
     before = ""
     for argument in arguments:
@@ -73,6 +73,6 @@ def without_values(arguments: Sequence[str]) -> list[str]:
 
 
 def did_you_mean(received: str, known: Iterable[str]) -> str:
-    """Return advice if a name is close to a known one; otherwise ""."""
+    """Return advice if a name is similar to a known one; else ""."""
     close = get_close_matches(received, known, n=1)
     return f"Did you mean {close[0]}?" if close else ""

@@ -1,4 +1,4 @@
-"""Reads from TF_CONFIG which of the cluster's tasks this process is."""
+"""Reads this process's task in the cluster from TF_CONFIG."""
 
 import json
 import os
@@ -12,20 +12,20 @@ from typing import Any
 from cluster_trainer.problems import ConfigurationError, Problem
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
-"""The errors of reading a document in another form."""
+"""The errors that reading a document in another format may raise."""
 PREFIX = b"TF_CONFIG="
 TRAINING_TYPES = ("chief", "master", "worker")
 
 
 @dataclass(frozen=True)
 class Task:
-    """This process, one of those that train together.
+    """The place of this process among those that train together.
 
     Attributes:
-        type: "worker" or "chief", as TF_CONFIG has it.
-        index: its number among those of its type, from 0.
-        num_workers: how many train together when none is missing; 1: it is the only one.
-        has_chief_task: whether one of them is of the type "chief"; else worker 0 is the chief.
+        type: its type in TF_CONFIG, such as "worker" or "chief"; "master" becomes "chief".
+        index: its number among the tasks of its type, from 0.
+        num_workers: the number of processes that train together if none is missing.
+        has_chief_task: whether one of them has the type "chief"; otherwise worker 0 is the chief.
     """
 
     type: str = "worker"
@@ -35,7 +35,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The name of this process in messages and of its directory, `worker-1` for example."""
+        """The name of this process in messages, and of its folder, such as `worker-1`."""
         return f"{self.type}-{self.index}"
 
     @property
@@ -58,35 +58,35 @@ class Task:
 
     @property
     def trains(self) -> bool:
-        """Whether this is an evaluator, which is no part of the training cluster."""
+        """Whether this process trains; an evaluator, for example, does not."""
         return self.type in TRAINING_TYPES
 
 
 def this_worker() -> Task:
-    """Return which worker this process is; a single worker is worker 0 of one.
+    """Return this process's task, from the TF_CONFIG with which it was started.
 
     Raises:
-        ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents.
+        ConfigurationError: TF_CONFIG is not in the format that TensorFlow documents.
     """
     return from_environment(as_started(os.environ))
 
 
 def as_started(environ: Mapping[str, str], text: str | None = None) -> Mapping[str, str]:
-    """Return variables with the TF_CONFIG of this process's start instead of a script's own.
+    """Return the environment with the TF_CONFIG of this process's start.
 
-    A script may replace or remove it, as TensorFlow's tutorials do. That is between the script and
-    TensorFlow. This worker's identity does not change.
+    A script may replace or remove TF_CONFIG, as TensorFlow's tutorials do. That affects only
+    TensorFlow, and does not change this worker's identity.
 
     Args:
-        environ: the variables as they are.
-        text: the TF_CONFIG of the start; None: as the system has kept it.
+        environ: the present environment.
+        text: the TF_CONFIG of the start; None: it is read from /proc.
     """
     text = _of_start() if text is None else text
     return {**environ, "TF_CONFIG": text} if text and names_task(text) else environ
 
 
 def names_task(text: str) -> bool:
-    """Tell whether a TF_CONFIG says which task this process is; an empty one means the only one."""
+    """Tell whether a TF_CONFIG can be read; an empty one means a single worker."""
     try:
         from_environment({"TF_CONFIG": text})
     except ConfigurationError:
@@ -95,13 +95,13 @@ def names_task(text: str) -> bool:
 
 
 def was_replaced(text: str) -> bool:
-    """Tell whether a TF_CONFIG is a script's own."""
+    """Tell whether a TF_CONFIG differs from the one with which this process was started."""
     return text != _of_start()
 
 
 @cache
 def _of_start() -> str:
-    """Return the TF_CONFIG that this process was started with, which Linux has kept."""
+    """Return the TF_CONFIG with which this process was started, from /proc/self/environ."""
     try:
         kept = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -111,11 +111,11 @@ def _of_start() -> str:
 
 
 def from_environment(environ: Mapping[str, str]) -> Task:
-    """Read the task from TF_CONFIG; without one, this is the only worker.
+    """Read the task from TF_CONFIG; without it, this is the only worker.
 
     Raises:
-        ConfigurationError: TF_CONFIG has not the shape that TensorFlow documents. Its details are
-            the entrypoint's matter; this is for those who start `python -m trainer` themselves.
+        ConfigurationError: TF_CONFIG is not in the format that TensorFlow documents. The entrypoint
+            checks the details; this check is for users that run `python -m trainer` themselves.
     """
     text = environ.get("TF_CONFIG")
     if not text:
@@ -143,17 +143,14 @@ def _from_tf_config(document: dict[str, Any]) -> Task:
 
 
 def comes_late(environ: Mapping[str, str]) -> bool:
-    """Tell whether the others train already, and admit this worker when it asks them.
-
-    The entrypoint says so.
-    """
+    """Tell whether the others already train, and will admit this worker, as the entrypoint says."""
     return environ.get("CLUSTER_COMES_LATE") == "1"
 
 
 def may_be_fewer(environ: Mapping[str, str], num_workers: int) -> bool:
-    """Tell whether the others continue if some of so many workers are lost (MIN_WORKERS).
+    """Tell whether the others continue if some of `num_workers` workers are lost (MIN_WORKERS).
 
-    The entrypoint, which decides it, has checked the variable.
+    The entrypoint, which decides this, has checked the variable.
     """
     text = environ.get("MIN_WORKERS", "").strip()
     return text.isdecimal() and int(text) < num_workers

@@ -1,4 +1,4 @@
-"""Checks values that are well formed but may be wrong, which a setting's type cannot tell."""
+"""Checks values that are well formed, and may be wrong for reasons that a type cannot express."""
 
 import os
 import re
@@ -23,7 +23,7 @@ def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
 def _known(
     is_one: Callable[[str], bool], accepted: str, names: Iterable[str] = ()
 ) -> Callable[[str], str]:
-    """Return a function that refuses unknown names, with the nearest of some names as advice."""
+    """Return a function that refuses unknown names, and suggests a similar one of `names`."""
 
     def known(name: str) -> str:
         if not is_one(name):
@@ -41,7 +41,7 @@ known_loss = _known(compiling_names.is_name, compiling_names.LOSS)
 
 
 def known_metrics(names_of_metrics: str) -> str:
-    """Refuse metrics that Keras cannot know; return all of them, separated by commas."""
+    """Refuse names that cannot be metrics; return all names, separated by commas."""
     metrics = [one.strip() for one in names_of_metrics.split(",")]
     if not all(map(compiling_names.is_name, metrics)):
         raise refuse(compiling_names.METRICS)
@@ -49,7 +49,7 @@ def known_metrics(names_of_metrics: str) -> str:
 
 
 def first_and_last_step(text: str) -> str:
-    """Refuse anything but two steps in order."""
+    """Refuse a text that is not FIRST-LAST, two steps in order."""
     found = re.fullmatch("([0-9]{1,18})-([0-9]{1,18})", text, re.ASCII)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise refuse(STEPS)
@@ -59,7 +59,7 @@ def first_and_last_step(text: str) -> str:
 def writable_directory(path: Path) -> Path:
     """Refuse a directory that this user cannot create or write; nothing is created here."""
     place = path
-    # Path.exists() raises if a folder on the way may not be entered.
+    # Path.exists() raises an error if a folder on the way cannot be entered.
     while not os.path.exists(place) and place != place.parent:  # noqa: PTH110
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
@@ -73,7 +73,7 @@ def writable_directory(path: Path) -> Path:
 
 
 def _how_to_mount() -> str:
-    """Return how this user gets a folder that it can write."""
+    """Return advice on how to mount a folder that this user can write."""
     if not is_in_pod():
         return "Mount one with -v and give its owner with --user."
     group = os.getgid()

@@ -14,12 +14,12 @@ class View:
     """How a worker's screen shows a run.
 
     Attributes:
-        is_chief: whether this worker speaks for the cluster; another says on its screen what
-            concerns itself.
-        verbose: whether each worker says all.
-        may_draw: whether a terminal may be told to draw a line anew.
-        live_file: gets where the run is, for a program that draws it; a name in the worker's own
-            folder. None: nobody looks.
+        is_chief: whether this worker prints the lines about the whole cluster. Others print only
+            lines about themselves.
+        verbose: whether each worker prints all lines.
+        may_draw: whether a line may be redrawn, if the screen is a terminal.
+        live_file: the name, in the worker's own folder, of a file for the progress of the run, for
+            a program that draws it; None: there is none.
     """
 
     is_chief: bool = True
@@ -29,7 +29,7 @@ class View:
 
 
 def read_view(environ: Mapping[str, str], *, is_chief: bool) -> View:
-    """Read it from VERBOSE, NO_COLOR (no-color.org), TERM and LIVE_FILE."""
+    """Read the view from VERBOSE, NO_COLOR (no-color.org), TERM and LIVE_FILE."""
     file = environ.get("LIVE_FILE")
     return View(
         is_chief=is_chief,
@@ -45,5 +45,5 @@ def is_terminal(stream: Any) -> bool:
 
 
 def may_draw(environ: Mapping[str, str]) -> bool:
-    """Tell whether a terminal, if there is one, supports more than text."""
+    """Tell whether a terminal, if there is one, supports more than plain text."""
     return not environ.get("NO_COLOR") and environ.get("TERM", "") not in ("", *PLAIN_TERMINALS)

@@ -1,1 +1,1 @@
-"""The records of a fit for people: metrics, events, curves."""
+"""Writes the records of a fit for people: metrics, events and curves."""

@@ -1,4 +1,4 @@
-"""The results of each epoch: one line of numbers, with every metric of the model."""
+"""Collects the results of each epoch: one line of numbers, with every metric of the model."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,19 +19,24 @@ VALIDATION, TEST = "val_", "test_"
 class EpochMetrics(keras.callbacks.Callback):
     """Collects the epochs' numbers, over stops and restarts, and reports them.
 
-    A line has `epoch` and `step`, both counted from 1; `loss` and every metric of the model over
-    the epoch's examples; the same as `test_…` over the test examples; `test_examples` and
-    `examples_per_second` of training, if these can be counted; `seconds` of the whole epoch. A
-    number that is not finite is None. Values that are not numbers are omitted. If a metric has the
-    name of one of the line's own members, or of another metric in the line, `_` is appended, once
-    or several times. If a metric is named `test_…`, but is not about the test examples, `_` is
-    prepended.
+    A line has these members:
+
+    - `epoch` and `step`, both counted from 1;
+    - `loss` and every metric of the model, over the epoch's examples;
+    - `test_loss` and every metric as `test_…`, over the test examples;
+    - `test_examples`, and `examples_per_second` of training, if these can be counted;
+    - `seconds` of the whole epoch.
+
+    A number that is not finite is None. Values that are not numbers are omitted. If a metric has
+    the name of another member of the line, `_` is appended, once or several times. If a metric is
+    named `test_…`, but is not about the test examples, `_` is prepended.
 
     Args:
         place: returns the run's place.
-        examples_at: from a step to the training examples seen until then; None: unknown.
-        test_examples: how many there are; None: unknown, or none.
-        report: is called with all lines so far, and with whether the last is a new one.
+        examples_at: a function from a step to the number of training examples seen until then;
+            None: unknown.
+        test_examples: the number of test examples; None: unknown, or none.
+        report: is called with all lines so far, and with whether the last of them is new.
     """
 
     several_batches_a_call = True
@@ -48,7 +53,7 @@ class EpochMetrics(keras.callbacks.Callback):
         self._place, self._examples_at, self._report = place, examples_at, report
         self._test_examples = test_examples
         self.lines: list[Line] = []
-        self._seconds = 0.0  # of the epoch, up to the moment below
+        self._seconds = 0.0  # of the epoch, until `_counted`
         self._trained_seconds: float | None = None
         self._first = 0  # the step at which the first line's epoch began
         self._counted = time.monotonic()
@@ -104,7 +109,7 @@ class EpochMetrics(keras.callbacks.Callback):
         return counts
 
     def _count(self) -> None:
-        """Add the time since the last call, checkpoints and all."""
+        """Add the time since the last call of this, including checkpoints."""
         before, self._counted = self._counted, time.monotonic()
         self._seconds += self._counted - before
 
@@ -121,7 +126,7 @@ def _named(logs: Mapping[str, Any]) -> Line:
 
 
 def _called(names: Iterable[str]) -> dict[str, str]:
-    """Return unique names for metrics in a line, unchanged if possible."""
+    """Return a unique name in a line for each metric, unchanged if possible."""
     wanted = {name: _in_line(name) for name in names}
     taken = {*COUNTS}
     for name in sorted(wanted, key=lambda name: wanted[name] in COUNTS or name.startswith(TEST)):

@@ -1,4 +1,4 @@
-"""Numbers for people: those in a fit's logs, and the learning rate."""
+"""Extracts numbers for people: those in a fit's logs, and the learning rate."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ import numpy as np
 KINDS = "fiub"
 """NumPy's kinds: floating-point numbers, integers, and booleans, which count as 0 and 1."""
 MAX_NUMBERS = 100
-"""The limit for one metric; the lines of all epochs are in checkpoints, too."""
+"""The largest size of a metric that is recorded; checkpoints contain the lines of all epochs."""
 
 
 def numbers_in(value: Any) -> np.ndarray | None:
-    """Return a value as an array of numbers; None for other values of a callback."""
+    """Return a value as an array of numbers; None: it is something else."""
     try:
         array = np.asarray(value)
     except Exception:  # noqa: BLE001  a user's own class may raise anything

@@ -14,14 +14,14 @@ log = logging.getLogger("trainer")
 
 
 class ClusterTrainerRecords(keras.callbacks.Callback):
-    """Calls the callbacks that record a fit, and stops calling one that fails.
+    """Calls the callbacks that record a fit, and stops calling a callback that fails.
 
-    Its name is that of its state in checkpoints, where no callback of a user's own has the same.
+    The class name is the name of its state in checkpoints. No user's callback should have the same.
 
     Args:
-        make: returns them, once the fit's data are known.
-        is_strict: whether the fit fails if its metrics cannot be counted, as they were asked for.
-            A disk that does not take them costs a warning all the same.
+        make: returns the callbacks, once the fit's data are known.
+        is_strict: whether the fit fails if its metrics cannot be computed. If they cannot be
+            written to the disk, there is only a warning in any case.
     """
 
     several_batches_a_call = True
@@ -32,7 +32,7 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._make, self._is_strict = make, is_strict
-        # The name of their state in checkpoints of earlier versions, of the trainer's runs.
+        # The name of this state in checkpoints of the trainer's runs by earlier versions.
         self.formerly = "EpochMetrics" if is_strict else ""
         self._others: list[Any] = []
         for hook in {*HOOKS, *BATCH_HOOKS} - {"on_train_begin"}:
@@ -50,7 +50,7 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
         self._call("on_train_begin", logs)
 
     def get_state(self) -> Mapping[str, Any] | None:
-        """Return the state that a resumed fit needs: that of the one callback that has a state."""
+        """Return the state of the only callback that has one; None: there is none."""
         return next(iter(self._call("get_state")), None)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -68,7 +68,7 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
         return call
 
     def _call(self, hook: str, *arguments: Any, **keywords: Any) -> list[Any]:
-        """Call a method of the callbacks that have it; return the results."""
+        """Call a method of the callbacks that have it; return the results; drop those that fail."""
         returned = []
         for one in [*self._others]:
             if (method := getattr(one, hook, None)) is None:
@@ -85,13 +85,13 @@ class ClusterTrainerRecords(keras.callbacks.Callback):
 
 
 class About(keras.callbacks.Callback):
-    """Writes how a script's fit begins, and again when it resumes.
+    """Writes the description of a script's fit when it begins, and again when it resumes.
 
-    A finished fit has no more epochs to begin, so the file stays as it was.
+    A finished fit begins no epoch, so its file stays as it was.
 
     Args:
-        file: is written.
-        tell: returns what is to be said.
+        file: the file to write.
+        tell: returns the description.
     """
 
     several_batches_a_call = True
@@ -102,7 +102,7 @@ class About(keras.callbacks.Callback):
         self._has_written = False
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Write the file if it is missing: it may have been on a lost disk."""
+        """Write the file if it is missing, for example after the loss of a disk."""
         if not self._file.exists():
             self._write()
 

@@ -1,12 +1,12 @@
-"""What TensorBoard shows of a run, also while it runs: curves, and how often it was started.
+"""Writes TensorBoard's files about a run while it runs: curves, and its starts.
 
-| folder of a worker | what is in it |
+| folder of a worker | content |
 | --- | --- |
-| `tensorboard/` | how fast this worker is; the chief's: metrics within epochs, the rate, starts |
-| `tensorboard/train/`, `test/` | the chief's: every metric of each epoch, over all examples |
+| `tensorboard/` | this worker's speed; on the chief also metrics within epochs, the rate, starts |
+| `tensorboard/train/`, `test/` | on the chief: every metric of each epoch, over all examples |
 
-Steps are those of the run, over stops and restarts: a step that a start repeats is written again,
-and its earlier entry is no longer valid (results/event_file.py).
+Steps are counted over stops and restarts. A step that a start repeats is written again, which makes
+its earlier entry invalid (results/event_file.py).
 """
 
 import time
@@ -26,7 +26,7 @@ from cluster_trainer.results.event_file import EventFile, starts_in
 
 FOLDER = "tensorboard"
 VALIDATION = "val_"
-SECONDS_BETWEEN = 0.9  # calls of about a second are written one by one, shorter ones together
+SECONDS_BETWEEN = 0.9  # at least: calls of about a second are written one by one
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Shown:
 
     Attributes:
         place: returns the run's place.
-        checkpoints: tell of the newest, name -> its step and seconds.
-        examples_at: from a step to the training examples seen until then; None: unknown.
-        start: a description of this start, as Markdown.
-        num_workers: among whom the examples are shared out.
-        is_chief: whether this worker writes what is the same on all.
-        histograms: whether to show how the weights are distributed.
-        at_work: tells for which part of the time this worker did not wait for the others; None:
-            nobody knows.
+        checkpoints: returns facts about the newest checkpoint: name -> its step, and seconds.
+        examples_at: a function from a step to the number of training examples seen until then;
+            None: unknown.
+        start: returns a description of this start, as Markdown.
+        num_workers: the number of workers that share the examples.
+        is_chief: whether this worker writes the values that are the same on all workers.
+        histograms: whether to write histograms of the weights.
+        at_work: returns the fraction of the time in which this worker was busy; None: unknown.
         slow: returns why this worker is a straggler; "" if it is not.
         network: returns why the network limits training; "" if it does not.
     """
@@ -62,11 +62,11 @@ class Shown:
 class TensorBoard(keras.callbacks.Callback):
     """Writes event files, about once a second and after each epoch, without communication.
 
-    A file is created when something is first written into it, and is open only meanwhile.
+    A file is created when it is first written to, and is open only while it is written to.
 
     Args:
-        folder: this worker's own for them.
-        shown: the kinds of data that are written.
+        folder: this worker's own folder for event files.
+        shown: the data to write.
     """
 
     several_batches_a_call = True
@@ -77,15 +77,15 @@ class TensorBoard(keras.callbacks.Callback):
         self._own: EventFile | None = None
         self._parts: dict[str, EventFile] = {}
         self._start = ""
-        self._begins_at = 0  # the values that earlier starts wrote for this epoch are void
+        self._begins_at = 0  # from this step on, values from earlier starts are invalid
         self._call_began = 0.0
-        self._written = -inf  # the first call is written, on a machine that has just booted too
+        self._written = -inf  # so that the first call is written, even just after a boot
         self._seconds = 0.0  # of the calls since the last write
-        self._waits: Mapping[str, float] = {}  # until then
+        self._waits: Mapping[str, float] = {}  # the waiting times until the last write
         self._began = self._step = 0  # the step at the start, and at the last write
         self._saved: dict[str, int] = {}
-        self._reasons: dict[str, str] = {}  # tag -> the text that holds at present
-        self._logs: Mapping[str, Any] | None = None  # of a call that is over
+        self._reasons: dict[str, str] = {}  # tag -> the present reason
+        self._logs: Mapping[str, Any] | None = None  # of the last finished call
 
     def on_train_begin(self, logs: Any = None) -> None:
         place = self._shown.place()
@@ -94,7 +94,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._began = self._step = place.step
         # The numbers of a finished epoch are written before the checkpoint that records its end.
         self._begins_at = place.step + (place.stage in (Stage.EPOCH, Stage.ALL))
-        self._waits = waits_of(self.model)  # of an earlier fit, whose steps are still compiled
+        self._waits = waits_of(self.model)  # an earlier fit of the same model has counted, too
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Write the results of the previous call: by now its number of steps is known."""
@@ -124,7 +124,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._note(is_last=True)
 
     def _note(self, *, is_last: bool = False) -> None:
-        """Write the results of the calls since the last write, unless that was just now."""
+        """Write the results of the calls since the last write, unless that was very recently."""
         now, step, logs = time.monotonic(), self._shown.place().step, self._logs
         if logs is None or step <= self._step:
             return
@@ -142,7 +142,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._written, self._step, self._seconds = now, step, 0.0
 
     def _begin(self) -> EventFile:
-        """Return this worker's own file, into which the chief writes the starts."""
+        """Return this worker's own file; on the chief, write the description of this start."""
         starts = starts_in(self._folder)
         own = EventFile(self._folder, begins_at=self._began + 1)
         if self._shown.is_chief:
@@ -200,7 +200,7 @@ class TensorBoard(keras.callbacks.Callback):
 
 
 def _numbers(logs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a fit's logs; those of a short array one by one."""
+    """Yield the numbers in a fit's logs; the numbers in a short array one by one."""
     for name, value in logs.items():
         array = numbers_in(value)
         if array is None or not isinstance(name, str):  # a callback may add anything

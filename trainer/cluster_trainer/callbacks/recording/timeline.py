@@ -1,4 +1,4 @@
-"""Records when a fit trains and evaluates, and why its time goes where it does."""
+"""Records when a fit trains and evaluates, and how its time is spent."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ class Book(Protocol):
     """The journal."""
 
     def note(self, state: str, detail: str = "", **more: Any) -> None:
-        """Note the worker's activity from now on."""
+        """Note that the worker's activity is `state` from now on."""
 
     def epoch(self, epoch: int, step: int, seconds: dict[str, float]) -> None:
         """Note how the seconds of a finished epoch were spent."""
@@ -26,19 +26,25 @@ class Book(Protocol):
 class Timeline(keras.callbacks.Callback):
     """Notes where training, evaluation and each epoch begin and end.
 
-    The seconds of an epoch are `first_call` (of this start, mostly TensorFlow's compilation),
-    `calls` (all others, with the waits for input and for other workers), `evaluating`,
-    `checkpoints` (as long as they held up training) and `all`: these and everything else, such as
-    callbacks, and the workers' agreement after each call. If it is measured (`engine/waits.py`),
-    the steps of `calls` waited for `input` and for `sums` of gradients. If a run resumes within an
-    epoch, the times are counted from there.
+    The seconds of an epoch are divided into:
+
+    - `first_call`: the first call of this start, mostly TensorFlow's compilation;
+    - `calls`: all other calls, including the waits for input and for other workers;
+    - `evaluating`;
+    - `checkpoints`: the time for which checkpoints delayed training;
+    - `all`: the sum of these and of everything else, such as callbacks, and the workers' exchange
+      after each call;
+    - `input` and `sums`, if they are measured (`engine/waits.py`): the parts of `calls` in which
+      steps waited for input, and for the sums of gradients.
+
+    If a run resumes within an epoch, the times are counted from there.
 
     Args:
         book: gets the notes.
         place: returns the run's place.
-        held_up: returns for how many seconds checkpoints have held up this fit.
-        start: tells where a fit of a script begins, which is noted before its first epoch; that it
-            is over is noted then, too. None: whoever starts the fit notes both.
+        held_up: returns for how many seconds checkpoints have delayed this fit.
+        start: returns a text about the step at which a script's fit begins. It is noted before the
+            first epoch, and the end of the fit is noted, too. None: the fit's program notes both.
         network: returns why the network limits training; "" if it does not.
     """
 

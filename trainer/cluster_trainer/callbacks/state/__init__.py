@@ -1,1 +1,1 @@
-"""The state of callbacks, and other state of a program beside its model, in checkpoints."""
+"""Saves the state of callbacks, and other state outside of the model, in checkpoints."""

@@ -1,7 +1,7 @@
-"""Lists that grow by an item per epoch, in checkpoints: each item is encoded once.
+"""Encodes lists that grow by an item per epoch for checkpoints; each item is encoded once.
 
-Every checkpoint has all items, because any worker's disk may be the only one left. Encoding all of
-a History's numbers again at each epoch's end would make epochs longer and longer.
+Every checkpoint contains all items, because any worker's disk may be the only one left. Encoding a
+whole History again at the end of each epoch would make epochs longer and longer.
 """
 
 import json
@@ -21,7 +21,7 @@ class Grown:
         self._known: dict[str, tuple[int, Any]] = {}
 
     def text(self, lists: Mapping[str, Sequence[Any]]) -> np.ndarray:
-        """Return all of the lists as text, uint8 [n], which `lists_of` decodes."""
+        """Return all items of the lists as text, uint8 [n], which `lists_of` decodes."""
         if any(
             self._is_another(lists.get(name, ()), *known) for name, known in self._known.items()
         ):
@@ -37,12 +37,12 @@ class Grown:
 
     @staticmethod
     def _is_another(present: Sequence[Any], count: int, last: Any) -> bool:
-        """Tell whether a list has been changed other than by growing."""
+        """Tell whether a list has changed in another way than by growing."""
         return len(present) < count or bool(count and present[count - 1] is not last)
 
 
 def lists_of(text: np.ndarray) -> dict[str, list[Any]]:
-    """Decode the lists of a text."""
+    """Decode the lists in a text, uint8 [n]; see `Grown.text`."""
     found: dict[str, list[Any]] = {}
     for line in text.tobytes().splitlines():
         for name, more in json.loads(line, object_hook=_array).items():

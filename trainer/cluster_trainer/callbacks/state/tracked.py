@@ -1,4 +1,4 @@
-"""State that Keras does not list: plain `tf.Variable`s, variables of helpers, lookup tables.
+"""Saves state that Keras does not list: plain `tf.Variable`s, variables of helpers, lookup tables.
 
 Keras lists the variables that it has created for a model and an optimizer. A program may have
 others: a counter that is a `tf.Variable`, buffers in a `tf.Module`, a second model within a
@@ -46,10 +46,10 @@ LIBRARIES = {"keras", "tensorflow", "numpy", "pandas", "cluster_trainer", *sys.s
 LIBRARIES -= {"__main__"}
 OF_MODEL = "model"
 TEXT = "serialized"
-"""The part of a string tensor, which NumPy cannot write as an array."""
+"""The name of a serialized string tensor, which NumPy cannot write as an array."""
 WHAT = "a checkpoint (other variables)"
 MOST_OBJECTS = 100_000
-"""That are looked into at each checkpoint: that many take less than a second."""
+"""The number of objects that are searched at each checkpoint, which takes less than a second."""
 NESTED = 4
 """The depth of collections at which the types of their items are checked."""
 SHOWN = 5
@@ -64,9 +64,9 @@ class Tracked:
     """The state of a model and of a fit's callbacks that Keras does not list.
 
     Attributes:
-        model: compiled.
-        callbacks: of the fit.
-        known: the variables that are kept in another way.
+        model: the compiled model.
+        callbacks: the fit's callbacks.
+        known: the variables that are saved in another way.
     """
 
     model: keras.Model
@@ -74,10 +74,10 @@ class Tracked:
     known: Sequence[Any]
 
     def take(self, arrays: list[np.ndarray]) -> dict[str, Any]:
-        """Return the state as a JSON value; its arrays are appended to the list.
+        """Return the state as a JSON value, and append its arrays to the list.
 
-        All workers call it. Values that are the same on all replicas are saved once, others for
-        each replica.
+        All workers call this. Values that are the same on all replicas are saved once, and others
+        for each replica.
         """
         mine = {path: _rows(one) for path, one in self._found().items()}
         return {
@@ -85,7 +85,7 @@ class Tracked:
         }
 
     def missing(self, saved: Mapping[str, Any]) -> list[Problem]:
-        """Return the problem if a checkpoint has state for which there is no place here."""
+        """Return a problem if the model lacks state that the checkpoint has; warn of the rest."""
         found = self._found()
         absent = [path for path in saved if path not in found]
         missing = [path for path in absent if path.startswith(OF_MODEL)]
@@ -108,7 +108,7 @@ class Tracked:
         return [Problem("variables that the model holds", "", accepted, advice)]
 
     def put_back(self, saved: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Restore on all replicas of this process what `take` returned."""
+        """Restore the result of `take` on all replicas of this process."""
         replicas = Replicas.of(self.model.distribute_strategy)
         for path, one in self._found().items():
             if path not in saved:
@@ -128,7 +128,7 @@ class Tracked:
         roots = {OF_MODEL: self.model}
         counted: dict[str, int] = {}
         for callback in of_a_user(self.callbacks):
-            if states.has_state(callback):  # it handles its own
+            if states.has_state(callback):  # it saves its state itself
                 continue
             kind = type(callback).__name__
             counted[kind] = counted.get(kind, 0) + 1
@@ -159,7 +159,7 @@ class Tracked:
 
 
 def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the objects with state, by the shortest path of attributes that leads to each."""
+    """Yield each variable and table, with the shortest path of attributes that leads to it."""
     seen = {id(one): one for one in known}
     most = len(seen) + MOST_OBJECTS
     queue = deque(roots.items())
@@ -175,7 +175,7 @@ def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str,
             if not isinstance(one, keras.Variable) or keras_names.value_of(one) is not None:
                 yield path, one
             continue
-        parts = islice(_parts(one), most)  # else a list of millions would all be named
+        parts = islice(_parts(one), most)  # otherwise all items of a huge list would be named
         queue.extend((f"{path}.{name}", part) for name, part in parts)
 
 
@@ -206,13 +206,13 @@ def _not_leaves(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _are_not_leaves(parts: Iterable[Any]) -> Iterable[bool]:
-    """Return for each part whether it may hold state, without a loop of Python's over millions."""
+    """Tell for each part whether it may hold state, without a Python loop over the parts."""
     kinds = [*map(type, parts)]
     return map({kind for kind in {*kinds} if not _is_leaf(kind)}.__contains__, kinds)
 
 
 def _is_plain(parts: Sequence[Any], depth: int = NESTED) -> bool:
-    """Tell whether a collection has only leaves, without a Python loop over millions of items."""
+    """Tell whether a collection contains only leaves, without a Python loop over its items."""
     kinds = {*map(type, parts)}
     nested = {kind for kind in kinds if not _is_leaf(kind)}
     if not nested:
@@ -278,7 +278,7 @@ def _assign(one: Any, rows: Sequence[Row]) -> None:
 
 
 def _once(rows: list[Row]) -> list[Row]:
-    """Return one row for all if they are the same."""
+    """Return a single row if all rows are the same; else all rows."""
     contents = {tuple(bytes(part) for part in _bytes_of(row)) for row in rows} if rows[1:] else {0}
     return rows[:1] if len(contents) == 1 else rows
 

@@ -1,4 +1,4 @@
-"""Finds a user's callbacks that have state which no checkpoint saves."""
+"""Finds state of a user's callbacks that no checkpoint saves."""
 
 import hashlib
 import random
@@ -27,18 +27,18 @@ COLLECTIONS = (dict, list, tuple, deque, AbstractSet)
 GENERATORS = (random.Random, np.random.Generator, np.random.RandomState)
 KERAS_OWN = frozenset([*keras_names.SET_BY_KERAS, "epochs_since_last_save"])
 MOST_BYTES, MOST_PARTS = 2**20, 10_000
-"""The size of an array, and of an attribute. Of larger ones, the length and the last part are
+"""The limits for an array, and for the parts of an attribute. Of larger values, only a part is
 compared."""
 DEPTH = 8
 
 
 class Unkept:
-    """The state of users' callbacks that changes during a fit, if they do not offer it.
+    """The state of users' callbacks that changes during a fit, and that they do not offer to save.
 
-    These are attributes, and variables of the script that a callback's functions use.
+    It consists of attributes, and of variables of the script that a callback's functions use.
 
     Args:
-        callbacks: of the fit, as it begins or resumes.
+        callbacks: the fit's callbacks when it begins or resumes.
     """
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
@@ -46,10 +46,10 @@ class Unkept:
         self._before = dict(self._digests())
 
     def changed(self, before: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-        """Return the names of the attributes that have changed, by callback.
+        """Return the names of the attributes and variables that have changed, by callback.
 
         Args:
-            before: what an earlier start of the fit had changed.
+            before: those that had already changed in an earlier start of the fit.
         """
         found = {name: {*names} for name, names in before.items()}
         for (callback, name), digest in self._digests():
@@ -67,7 +67,7 @@ class Unkept:
 
 
 def _state_of_callback(callback: Any) -> dict[str, Any]:
-    """Return what may be a callback's state, by name: attributes, and what its functions use."""
+    """Return a callback's possible state by name: attributes, and variables its functions use."""
     attributes = dict(getattr(callback, "__dict__", {}))
     found: dict[str, Any] = {}
     for function in [*functions_of(type(callback)).values(), *attributes.values()]:
@@ -78,7 +78,7 @@ def _state_of_callback(callback: Any) -> dict[str, Any]:
 
 
 def _used_by(function: Any) -> dict[str, Any]:
-    """Return the globals of a script's function, what it closes over, and its object, by name."""
+    """Return the globals and closure of a script's function, or a method's object, by name."""
     if isinstance(function, partial):
         held = dict(enumerate(function.args)) | function.keywords
         return {str(name): one for name, one in held.items()} | _used_by(function.func)
@@ -97,11 +97,10 @@ def _digest_of(value: Any) -> bytes:
 
 
 class ValueDigest:
-    """A digest of a value of numbers, texts, arrays and collections.
+    """A digest of a value: numbers, strings, arrays and collections.
 
-    Objects of the script's own classes count by their attributes and by their items, random
-    generators by their state, other objects by their type alone. Of many items, the last ones
-    count.
+    Objects of the script's own classes count by their attributes and items, random generators by
+    their state, and other objects by their type alone. Of a long collection, the last items count.
     """
 
     def __init__(self) -> None:
@@ -141,14 +140,14 @@ class ValueDigest:
 
 
 def _is_users_own(kind: type) -> bool:
-    """Tell whether the script defines a class: the state of packages' classes rarely matters."""
+    """Tell whether the script defines a class; the state of packages' objects rarely matters."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     is_of_file = kind.__module__ == "__main__" or bool(file and not is_installed(file))
     return is_of_file and not issubclass(kind, HOLDERS + VARIABLES) and not issubclass(kind, type)
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Return an object's attributes, those of `__slots__` too."""
+    """Return an object's attributes, including those in `__slots__`."""
     slots = [
         name
         for kind in type(value).__mro__

@@ -1,4 +1,4 @@
-"""Compares whether two neighbours make the same call, and describes the difference."""
+"""Checks that two neighbours make the same call, and describes the difference."""
 
 from dataclasses import replace
 
@@ -18,13 +18,13 @@ def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header
     """Return the left neighbour's header.
 
     Args:
-        mine: this rank's.
-        received: from the left.
-        any_length: whether only the sender knows how long the content is.
+        mine: this rank's header.
+        received: the bytes of the left neighbour's header.
+        any_length: whether only the sender knows the length of the content.
 
     Raises:
-        OtherCall: the neighbour's program is at another call.
-        OutOfStep: it is of another ring or turn, or sends what cannot be understood.
+        OtherCall: the neighbour's program is in a different call.
+        OutOfStep: the neighbour is in another ring or operation, or has sent invalid bytes.
     """
     rank = (mine.rank - 1) % mine.size
     try:
@@ -38,7 +38,7 @@ def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header
     calls = [
         (one.what, one.kind, one.detail, 0 if any_length else one.length) for one in (theirs, mine)
     ]
-    # Their operation may be of an earlier turn, in which this rank only sent a broadcast.
+    # Their operation may be an earlier one: this rank may have only sent in it, as in a broadcast.
     if is_same_ring and theirs.operation <= mine.operation and calls[0] != calls[1]:
         raise OtherCall(_other_call(theirs, mine), rank)
     text = f"out of step: the left neighbour calls {theirs}; this rank calls {mine}"
@@ -46,7 +46,7 @@ def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header
 
 
 def _other_call(theirs: Header, mine: Header) -> str:
-    """Describe the calls of two ranks for the author of the program."""
+    """Return a text about the calls of two ranks, for the author of the program."""
     there, here = (header.what or "something without a name" for header in (theirs, mine))
     if there == here:
         return (
@@ -62,7 +62,7 @@ def _other_call(theirs: Header, mine: Header) -> str:
 
 
 def _in_words(header: Header) -> str:
-    """Describe a rank's operation."""
+    """Return a text about a rank's operation, with a verb."""
     if header.kind == Operation.ALL_REDUCE:
         kind, wire = divmod(header.detail, len(WIRES))
         name = DTYPES[kind].name if kind < len(DTYPES) else f"unknown type {header.detail}"

@@ -20,12 +20,12 @@ def over(result: T) -> Future[T]:
 
 
 class Background:
-    """Runs calls in order. The thread starts with the first one.
+    """Runs calls in order, in a thread that starts with the first call.
 
-    It is a daemon: a process that ends need not wait for a call that waits for other processes.
+    The thread is a daemon, so that a process can end while a call waits for other processes.
 
     Args:
-        name: of the thread.
+        name: the name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,7 +37,7 @@ class Background:
         """Return a future of the call's result or exception."""
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            thread.start()  # a limit may forbid it: then the next call tries again
+            thread.start()  # it fails if a limit forbids it; then the next call tries again
             self._thread = thread
         future: Future[Any] = Future()
         self._tasks.put((future, call))
@@ -60,14 +60,14 @@ class Background:
             pass
 
     def _make_next(self) -> bool:
-        """Run a call, and release everything of it before waiting for the next."""
+        """Wait for a call, run it, and drop all references to it; tell whether to continue."""
         task = self._tasks.get()
         try:
             if task is None:
                 return False
             future, call = task
             future.set_result(call())
-        except BaseException as problem:  # noqa: BLE001  it is the asker's
+        except BaseException as problem:  # noqa: BLE001  the caller gets it from the future
             future.set_exception(problem)
         finally:
             self._tasks.task_done()
@@ -77,9 +77,9 @@ class Background:
 def _interrupt_nobody() -> None:
     """Schedule this thread in the batch class, so that it does not interrupt computation.
 
-    Otherwise it would interrupt the computation with each arriving piece. In the same rounds,
-    `mobilenet_v2` in memory lost 4 % of its examples per second without this, and 1 % with it. A
-    scheduling class that is already set for the process (`chrt`) stays.
+    Otherwise it would interrupt the computation with each arriving piece. In interleaved
+    measurements, `mobilenet_v2` in memory lost 4 % of its examples per second without this, and 1 %
+    with it. A scheduling class that was already set for the process (`chrt`) stays.
     """
     with suppress(OSError):  # some sandboxes forbid it
         if os.sched_getscheduler(0) == os.SCHED_OTHER:

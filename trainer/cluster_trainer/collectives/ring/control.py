@@ -1,12 +1,12 @@
-"""Heartbeats and last messages, in a separate thread, while the calling thread computes or waits.
+"""Sends heartbeats and reports failures in a thread, while the calling thread computes or waits.
 
 Operations use each connection from left to right only. This thread uses the other direction: every
 rank sends small records to its left neighbour, and watches its right one. So each rank is watched
-by one other, through the process that trains and not a helper. A process that stands still
-(SIGSTOP, a paused container, a machine without power) sends none.
+by one other rank. The process that trains sends the heartbeats, and not a helper: if it stands
+still (SIGSTOP, a paused container, a machine without power), they stop.
 
-A rank that detects a failure sends it to the left, and every rank forwards it. So within
-milliseconds it has gone round the ring, except for the lost rank.
+A rank that detects a failure reports it to the left, and every rank forwards the report. So within
+milliseconds all ranks but the lost one know of it.
 """
 
 import select
@@ -65,8 +65,8 @@ class Control:
         place: this rank.
         left: the socket to which records are sent.
         right: the socket from which they come.
-        limits_seconds: how long the right neighbour may be silent: until it is first heard, and
-            from then on.
+        limits_seconds: how long the right neighbour may be silent: before its first heartbeat, and
+            afterwards.
         fate: receives failures.
     """
 
@@ -168,7 +168,7 @@ class Control:
             self._fate.fail(PeerLeft(text, rank))
 
     def _judge(self) -> None:
-        # Only time in which this thread ran counts: after its own pause it blames no other rank.
+        # Time in which this thread itself was paused does not count against another rank.
         now = time.monotonic()
         self._silent += min(now - self._looked, 2 * self._beat)
         self._looked = now
@@ -191,7 +191,7 @@ class Control:
             try:
                 del self._unsent[: self._left.send(self._unsent)]
             except BlockingIOError:
-                pass  # the left neighbour does not read; its own watcher judges
+                pass  # the left neighbour does not read now; the rank that watches it will judge
             except OSError:
                 self._unsent.clear()  # the calling thread sees the result
 

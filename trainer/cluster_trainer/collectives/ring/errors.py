@@ -1,4 +1,4 @@
-"""The errors of the ring, and the one place that keeps the first failure."""
+"""The errors of the ring, and the object that keeps its first failure."""
 
 import os
 import select
@@ -14,13 +14,13 @@ class RingError(Exception):
     """The ring cannot be used any more: close it, and form another.
 
     Attributes:
-        rank: whose fault it is, as far as known; None if no rank is to blame.
+        rank: the rank that has failed, as far as is known; None: no rank is to blame.
     """
 
     def __init__(self, message: str, rank: int | None = None) -> None:
         super().__init__(message)
         self.rank = rank
-        self.record: Record | None = None  # in which another rank reported it
+        self.record: Record | None = None  # the report of another rank; None: this rank found it
 
 
 class PeerLost(RingError):  # noqa: N818 -- what has happened, as in the errors of sockets
@@ -28,7 +28,7 @@ class PeerLost(RingError):  # noqa: N818 -- what has happened, as in the errors 
 
 
 class PeerLeft(PeerLost):
-    """A worker has left before this operation, like one that has ended normally."""
+    """A worker has left before this operation, without a failure."""
 
 
 class PeerUnfit(PeerLost):
@@ -48,15 +48,14 @@ class Aborted(RingError):  # noqa: N818
 
 
 class Fate:
-    """Whether the ring has failed or closed: the first error wins, and wakes all waiting threads.
+    """Tells whether the ring has failed or closed; the first failure wakes all waiting threads.
 
-    It is safe to use from any thread. `fileno` can be polled: it is readable after the first
-    failure.
+    It is thread-safe. Its file descriptor can be polled: it is readable after the first failure.
 
     Attributes:
-        error: the first failure.
+        error: the first failure; None: there is none.
         closing: whether this rank leaves.
-        tell: called with the first failure, by the thread that saw it.
+        tell: is called with the first failure, in the thread that has seen it.
     """
 
     def __init__(self) -> None:
@@ -72,9 +71,9 @@ class Fate:
         return self._event
 
     def fail(self, error: RingError) -> RingError:
-        """Keep this error if it is the first; return the one that is kept.
+        """Keep this error if it is the first; return the first error.
 
-        The others are told before anybody here sees it, because this process may end at once.
+        `tell` is called before `error` is set, because then this process may end at once.
         """
         with self._lock:
             if self.error is None:
@@ -90,21 +89,21 @@ class Fate:
             self._wake()
 
     def ended(self) -> RingError | None:
-        """Return why nothing may be sent or received: the error, or that this rank has left.
+        """Return why nothing may be sent or received any more; None: the ring works.
 
-        The latter is for a thread other than the one that has left.
+        It is the first failure, or the fact that another thread of this rank has left the ring.
         """
         return self.error or (RingError(CLOSED) if self.closing else None)
 
     def wait(self, seconds: float) -> RingError | None:
-        """Return the error; wait for it so long."""
+        """Return the first failure, after waiting for it at most `seconds`; None: there is none."""
         waiting = select.poll()
         waiting.register(self._event, select.POLLIN)
         waiting.poll(seconds * 1000)
         return self.error
 
     def release(self) -> None:
-        """Close the event; nothing may poll it any more."""
+        """Close the file descriptor; nothing may poll it any more."""
         with self._lock:
             if not self._released:
                 os.close(self._event)

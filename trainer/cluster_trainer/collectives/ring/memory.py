@@ -1,4 +1,4 @@
-"""Reuses memory that nothing refers to any more: fresh pages cost more than the additions."""
+"""Reuses memory to which nothing refers any more: fresh pages cost more than the additions."""
 
 import sys
 
@@ -8,14 +8,14 @@ ALIGNMENT = 64
 """Bytes. TensorFlow uses an array without a copy if it begins at a multiple of this:
 EIGEN_MAX_ALIGN_BYTES on x86-64 with AVX-512, the largest of all builds."""
 MOST_HELD = 16
-"""Enough for the sums of eight buckets at once, and for the data that one of them sends."""
+"""The number of arrays: enough for the sums of eight buckets, and for the data that one sends."""
 
 
 class Memory:
-    """Arrays of any size and type.
+    """A pool of arrays of any size and type.
 
-    An array belongs to its receiver as long as it, or anything made of it, such as a view or a
-    tensor, exists. Then its memory is used again.
+    An array belongs to the caller as long as there is a reference to it, or to anything that shares
+    its memory, such as a view or a tensor. Afterwards its memory is used again.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Memory:
 
 
 def aligned(size: int) -> np.ndarray:
-    """Return so many fresh bytes, aligned for TensorFlow."""
+    """Return an uninitialized array, uint8 [size], aligned for TensorFlow."""
     return _aligned(np.empty(size + ALIGNMENT, np.uint8), size)
 
 

@@ -42,9 +42,9 @@ from cluster_trainer.collectives.ring.traffic import Traffic
 from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Operation
 
 SMALL_BYTES = 2**18
-"""If no rank sends more than this, a sum takes half the hops, and every rank's numbers go to all.
+"""If no rank sends more than this, every rank's numbers go to all ranks, in half the hops.
 
-Measured with three and four ranks. The sum in chunks sends less, and is faster above this size.
+Above this size the sum in chunks, which sends less, is faster; measured with three and four ranks.
 """
 SIZE = np.dtype(np.int64)
 
@@ -52,32 +52,31 @@ SIZE = np.dtype(np.int64)
 class Ring:
     """Workers in a circle, each connected to its neighbours.
 
-    One thread calls, on all ranks the same in the same order; `abort` may come from any. Whatever
-    fails ends the ring for good, on all ranks, with an error that names the rank that failed, if
-    one did.
+    All ranks must call the same operations in the same order, each from one thread. `abort` and
+    `leave` may be called from any thread. A failure ends the ring for good, on all ranks, with an
+    error that names the failed rank, if there is one.
 
-    Each operation takes `what`: what it is for, in words for a person, 32 bytes at most. All ranks
-    have to give the same, or it fails with `OtherCall`, which says what each of the two is at.
+    Each operation takes `what`: its purpose in words for a person, at most 32 bytes. All ranks must
+    give the same. Otherwise the operation fails with `OtherCall`, which names both purposes.
 
-    Size 1 needs no sockets. The sockets belong to the ring, which closes them.
+    The ring owns its sockets, and closes them. A ring of size 1 needs none.
 
     Args:
-        rank: this process's number, from 0.
-        size: how many there are.
-        generation: the number of this group, the same on all; a rank of another group is refused.
-        left: the connection to rank - 1, from which this one receives.
-        right: the connection to rank + 1, to which this one sends.
-        time_limit_seconds: after which a silent neighbour is lost. It is silent when its process
-            stands still or the network is gone, not when it computes.
-        first_sign_seconds: how long a neighbour may take to make its own ring after this one, if
-            that is longer; the limit above holds from its first heartbeat on.
-        members: each rank's place in the list of all workers, where not all are in this ring; None:
-            all are.
+        rank: this process's rank, from 0.
+        size: the number of ranks.
+        generation: the number of this ring, the same on all ranks; a rank of another is refused.
+        left: the connection to rank - 1, from which this rank receives.
+        right: the connection to rank + 1, to which this rank sends.
+        time_limit_seconds: the time after which a silent neighbour counts as lost. A neighbour is
+            silent if its process stands still or the network fails, and not while it computes.
+        first_sign_seconds: the time that a neighbour has until its first heartbeat, if this is
+            longer than the limit above: it may create its own ring later than this rank.
+        members: each rank's place in the list of all workers; None: all workers are in this ring.
 
     Attributes:
-        operations: how many operations have begun.
+        operations: the number of operations that have begun.
         is_closed: whether this process has left the ring.
-        traffic: how much the float32 sums so far have sent, and how long they took.
+        traffic: the bytes that float32 sums have sent so far, and their duration.
     """
 
     def __init__(  # noqa: PLR0913
@@ -117,26 +116,26 @@ class Ring:
 
     @property
     def error(self) -> RingError | None:
-        """Why the ring has ended; None if it has not."""
+        """The error that has ended the ring; None: it has not failed."""
         return self._fate.error
 
     def all_reduce(
         self, values: np.ndarray, *, wire: str | None = None, what: str = ""
     ) -> np.ndarray:
-        """Return the sum over all ranks, with the same bits on all of them.
+        """Return the sum over all ranks, [n], with the same bits on all of them.
 
         The result belongs to the caller: its memory is reused only when nothing refers to it any
         more.
 
         Args:
-            values: [n] of one of DTYPES; read, never written to.
-            wire: "bfloat16" halves what is sent of float32, and rounds it to 8 bits. None, or the
-                type's own name: unchanged. All ranks must ask for the same.
-            what: see the class.
+            values: [n] of one of DTYPES; they are not changed.
+            wire: "bfloat16" sends float32 in half the bytes, rounded to 8 significant bits. None,
+                or the type's own name, sends the values unchanged. All ranks must give the same.
+            what: the purpose of the operation; see the class.
 
         Raises:
-            ValueError: if this rank's arguments are of no use.
-            RingError: if the ring has failed; it is of no use from then on.
+            ValueError: this rank's arguments are not acceptable.
+            RingError: the ring has failed, and cannot be used any more.
         """
         wire = None if wire == values.dtype.name else wire
         _check_sum(values, wire)
@@ -157,11 +156,11 @@ class Ring:
         """Begin a sum like `all_reduce`, and return a future of it at once.
 
         A thread of the ring computes such sums in the order in which they were begun. Any other
-        operation waits for them. The values must not change until then.
+        operation waits for them. The values must not change before the sum is complete.
 
         Raises:
-            ValueError: if this rank's arguments are of no use.
-            RingError: if this ring was closed.
+            ValueError: this rank's arguments are not acceptable.
+            RingError: this ring was closed.
         """
         _check_sum(values, None if wire == values.dtype.name else wire)
         if self.size == 1:
@@ -171,7 +170,11 @@ class Ring:
         return self._background.submit(lambda: self.all_reduce(values, wire=wire, what=what))
 
     def all_gather(self, value: bytes | np.ndarray, *, what: str = "") -> list[bytes]:
-        """Return the bytes of every rank, of any lengths, in rank order."""
+        """Return the bytes of every rank, in rank order; their lengths may differ.
+
+        Raises:
+            RingError: the ring has failed.
+        """
         mine = value.tobytes() if isinstance(value, np.ndarray) else bytes(value)
         if self.size == 1:
             return [mine]
@@ -184,13 +187,13 @@ class Ring:
             return self._gathered(mine, sizes.tolist(), headers)
 
     def broadcast(self, value: bytes | None, holder: int, *, what: str = "") -> bytes:
-        """Return the content that the rank `holder` gives; the others give None.
+        """Return the content that the rank `holder` gives; the other ranks give None.
 
         It travels round the ring in pieces, so that all ranks have it at about the same time.
 
         Raises:
-            ValueError: if this rank's arguments are of no use.
-            RingError: if the ring has failed.
+            ValueError: this rank's arguments are not acceptable.
+            RingError: the ring has failed.
         """
         if not 0 <= holder < self.size:
             raise ValueError(f"holder {holder}: ranks are 0 to {self.size - 1}")
@@ -226,7 +229,7 @@ class Ring:
         self._fate.fail(Aborted(f"aborted by rank {self.rank}: {reason}", self.rank))
 
     def leave(self) -> None:
-        """End the ring on all ranks without waiting for them: they get `PeerLeft`.
+        """End the ring on all ranks without waiting for them; they raise `PeerLeft`.
 
         Any thread may call this.
         """
@@ -234,19 +237,19 @@ class Ring:
         self._fate.fail(PeerLeft(text, self.rank))
 
     def doubt(self, seconds: float) -> None:
-        """Make this rank doubt itself, not its left neighbour, if the two differ.
+        """Let this rank wait for another rank's verdict if its left neighbour is in another call.
 
-        It waits so long for another rank's verdict: in a circle, a rank that differs is never the
-        only one that sees a difference.
+        In a circle, a rank that differs is never the only one that sees a difference: the next rank
+        sees it, too. After `seconds` without a verdict, this rank blames its neighbour.
         """
         if self._sockets:
             self._links.doubt_seconds = seconds
 
     def close(self) -> None:
-        """Leave the ring, and close its sockets and its thread. Call it in the calling thread.
+        """Leave the ring, report this to the others, and close the sockets and the thread.
 
-        The others are told. The last call of a run that ends well is `barrier`: after it, no rank
-        needs this one any more.
+        Call it in the thread that calls the operations. A run that ends well calls `barrier` first:
+        after it, no rank needs this one any more.
         """
         if self.is_closed:
             return
@@ -262,9 +265,9 @@ class Ring:
         self._fate.release()
 
     def forget(self) -> None:
-        """Close this process's copies of the connections, which another process keeps using.
+        """Close a forked process's copies of the connections, which its parent keeps using.
 
-        For a forked process: nothing is sent, and the ring cannot be used here.
+        Nothing is sent, and the ring cannot be used in this process.
         """
         self.is_closed = True
         for connection in self._sockets:
@@ -382,11 +385,10 @@ def _prepare(connection: socket.socket) -> None:
 
 
 def _give_up_after(left: socket.socket, seconds: float) -> None:
-    """Let the kernel end a connection on which this rank's heartbeats are not acknowledged.
+    """Let the kernel end the left connection if this rank's heartbeats are not acknowledged.
 
-    Then the network works in one direction only: the right neighbour's heartbeats still arrive.
-    This does not apply to the connection to the right, because a neighbour that computes does not
-    read it for a long time.
+    That happens if the network works in one direction only. The right connection needs another
+    treatment: a neighbour that computes may not read it for a long time.
     """
     if left.family in (socket.AF_INET, socket.AF_INET6):
         left.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))

@@ -1,8 +1,8 @@
-"""Sends bytes to the right and receives from the left at once, in the calling thread.
+"""Sends bytes to the right and receives from the left at the same time, in the calling thread.
 
-An operation is a `Flow`: the outgoing and the incoming bytes, each a list of memory areas that form
-one stream. How much of the outgoing stream may be sent can depend on how much has arrived, so that
-pieces are forwarded, or added and forwarded, while others are still on their way.
+An operation is a `Flow`: an outgoing and an incoming stream, each a list of memory areas. It can
+limit the bytes to send by those that have arrived. So pieces are forwarded, or added and forwarded,
+while others are still on their way.
 """
 
 import select
@@ -15,11 +15,11 @@ from cluster_trainer.collectives.ring.wire import HEADER
 PIECE = 2**20
 """Bytes for one system call: few enough to be in the processor's cache when they are added."""
 GRAIN = 2**16
-"""Bytes that arrive before they are added, unless the rest is less: each addition has an
-overhead."""
+"""The smallest number of bytes that are added at once, except at the end of a part: each addition
+has an overhead."""
 GRACE_SECONDS = 0.05
-"""How long a closed connection waits for the record with the reason, which travels the other way
-round the ring."""
+"""After a connection is closed, the time to wait for the record with the reason, which travels the
+other way round the ring."""
 UNIT = 8
 """Bytes; pieces are added in multiples of this, which the size of every number type divides."""
 
@@ -41,11 +41,11 @@ class Parts:
         return self.index == len(self._parts)
 
     def next(self, most: int) -> memoryview:
-        """Return the next bytes of the present part, at most so many."""
+        """Return the next bytes of the current part, at most `most`."""
         return self._parts[self.index][self.within : self.within + most]
 
     def advance(self, count: int) -> bool:
-        """Advance by so many bytes of the present part; return whether it is complete."""
+        """Advance by `count` bytes of the current part; return whether the part is complete."""
         self.within += count
         self.position += count
         if self.within < len(self._parts[self.index]):
@@ -66,11 +66,11 @@ class Flow:
         outgoing: the data for the right neighbour.
         incoming: the memory for the left neighbour's data.
         head: the header to send; empty: none.
-        check: called with the header that has come, HEADER.size bytes; None: none comes.
-        free: how many bytes of content may be sent at once; each byte of content that has come in,
-            and was handled, frees another. None: all of them.
-        prepare: called before bytes of a part are sent, in order, once for each.
-        handle: called when bytes of a part have come in, in order, once for each.
+        check: is called with the received header, HEADER.size bytes; None: none is received.
+        free: how many bytes of content may be sent from the start; each received and handled byte
+            of content frees another one. None: all of them.
+        prepare: is called before bytes of a part are sent, in order, once for each byte.
+        handle: is called after bytes of a part have arrived, in order, once for each byte.
     """
 
     def __init__(  # noqa: PLR0913
@@ -97,7 +97,7 @@ class Flow:
         return None if self._in.over else self._in.next(PIECE)
 
     def piece(self) -> tuple[memoryview, bool] | None:
-        """Return what may be sent next, and whether more can follow at once; None: nothing."""
+        """Return the next bytes to send, and whether more can follow at once; None: nothing."""
         most = min(self._free + max(self._handled, 0), self._total) - self._out.position
         if most <= 0:
             return None
@@ -110,11 +110,11 @@ class Flow:
         return piece, len(piece) < most
 
     def sent(self, count: int) -> None:
-        """Note that the first so many bytes of the piece were sent."""
+        """Note that the first `count` bytes of the piece were sent."""
         self._out.advance(count)
 
     def arrived(self, count: int) -> None:
-        """Note that the first so many bytes of the room are filled."""
+        """Note that the first `count` bytes of the room are filled."""
         part, end = self._in.index, self._in.within + count
         whole = self._in.advance(count)
         if not whole:
@@ -133,15 +133,15 @@ class Links:
     """The connections to both neighbours, as far as they carry operations.
 
     Args:
-        left: to the neighbour that this one receives from, not blocking.
-        right: to the one that it sends to, not blocking.
-        ranks: of left and right.
-        fate: ends every wait.
+        left: the socket from which this rank receives, not blocking.
+        right: the socket to which it sends, not blocking.
+        ranks: the ranks of the left and the right neighbour.
+        fate: ends every wait after a failure.
 
     Attributes:
-        doubt_seconds: how long to wait for another rank's word before the left one is said to be at
-            another call.
-        sent_bytes: how many bytes were sent so far.
+        doubt_seconds: how long to wait for another rank's verdict before the left neighbour is
+            blamed for being in another call; see Ring.doubt.
+        sent_bytes: the number of bytes sent so far.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Links:
         """Move both streams until both are complete.
 
         Raises:
-            RingError: the first failure that anybody saw.
+            RingError: the first failure of the ring, on any rank.
         """
         while True:
             if ended := self._fate.ended():

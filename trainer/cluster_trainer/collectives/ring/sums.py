@@ -1,7 +1,7 @@
-"""The data that a sum sends, receives and adds, as flows of `streams.py`.
+"""The flows of a sum, and the additions in it; see `streams.py`.
 
-Each number is added in an order that depends on ranks alone, on one rank or in the same way on all.
-So all ranks get the same bits, in every run.
+Each number is added in an order that depends on ranks alone. It is added on one rank, or on all
+ranks in the same order. So all ranks get the same bits, in every run.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def content(values: np.ndarray) -> memoryview:
 
 
 def each_of(values: np.ndarray) -> list[memoryview]:
-    """Return the bytes of each number, or row."""
+    """Return the bytes of each number, or of each row, without a copy."""
     return [content(values[index : index + 1].reshape(-1)) for index in range(len(values))]
 
 
@@ -31,9 +31,9 @@ class AsTheyAre:
     """Numbers that are sent in their own type.
 
     Attributes:
-        own: the numbers that this rank sends of its own.
-        wire: the memory that other ranks' numbers come to, and are passed on from.
-        total: the sum, once all is done.
+        own: this rank's own numbers, as they are sent.
+        wire: the memory in which other ranks' numbers arrive, and from which they are forwarded.
+        total: the sum, once the flow is complete.
     """
 
     def __init__(self, values: np.ndarray, memory: Memory) -> None:
@@ -41,7 +41,7 @@ class AsTheyAre:
         self.wire = self.total = memory.take(values.size, values.dtype)
 
     def encode(self, first: int, last: int) -> None:
-        """Prepare these of `own`."""
+        """Prepare a range of `own` for sending: nothing to do."""
 
     def pair(self, first: int, last: int, *, mine_first: bool) -> None:
         """Compute the total of two ranks' numbers."""
@@ -75,12 +75,12 @@ class AsBfloat16:
 
         dtype = np.dtype(bfloat16)
         self._values, self._encoded = values, 0
-        self._wide = memory.take(min(values.size, PIECE), values.dtype)  # no more arrives at once
+        self._wide = memory.take(min(values.size, PIECE), values.dtype)  # as much as can arrive
         self.own, self.wire = memory.take(values.size, dtype), memory.take(values.size, dtype)
         self.total = memory.take(values.size, values.dtype)
 
     def encode(self, first: int, last: int) -> None:
-        """Prepare these of `own`; they are requested in order."""
+        """Round a range of this rank's numbers into `own`; ranges must be requested in order."""
         first = max(first, self._encoded)
         if last > first:
             self.own[first:last] = self._values[first:last]
@@ -120,7 +120,7 @@ Numbers = AsTheyAre | AsBfloat16
 
 
 def of_two(numbers: Numbers, rank: int, headers: Headers) -> Flow:
-    """Return the sum of two ranks: each sends everything, in one hop, and adds what it receives."""
+    """Return the flow for two ranks: each sends all numbers, in one hop, and adds the other's."""
     item = numbers.wire.itemsize
 
     def prepare(_: int, first: int, last: int) -> None:
@@ -134,11 +134,11 @@ def of_two(numbers: Numbers, rank: int, headers: Headers) -> Flow:
 
 
 def of_many(numbers: Numbers, rank: int, size: int, headers: Headers) -> Flow:
-    """Return the sum of many ranks: 2 (size - 1) hops, each with 1 / size of the numbers.
+    """Return the flow for many ranks: 2 (size - 1) hops, each with 1 / size of the numbers.
 
-    There is a chunk for each rank. It starts at the rank with its number. Each rank that it passes
-    adds to it, until the sum is complete. Then it travels on until all ranks have it. (Patarasuk
-    and Yuan, 2009.)
+    There is a chunk for each rank, which starts at this rank. Each rank that the chunk passes adds
+    its own numbers, until the sum is complete. Then the chunk travels on until all ranks have it
+    (the ring all-reduce of Patarasuk and Yuan, 2009).
     """
     item, count = numbers.wire.itemsize, len(numbers.wire)
     bounds = [count * index // size for index in range(size + 1)]
@@ -163,7 +163,7 @@ def of_many(numbers: Numbers, rank: int, size: int, headers: Headers) -> Flow:
 
 
 def rows_of(numbers: Numbers, rank: int, size: int) -> np.ndarray:
-    """Return room for the data of all ranks, [size, n], with this rank's in it."""
+    """Return memory for the numbers of all ranks, [size, n], filled with this rank's row."""
     numbers.encode(0, numbers.own.size)
     rows = np.empty((size, numbers.own.size), numbers.own.dtype)
     rows[rank] = numbers.own
@@ -171,12 +171,12 @@ def rows_of(numbers: Numbers, rank: int, size: int) -> np.ndarray:
 
 
 def round_trip(places: Sequence[memoryview], rank: int, headers: Headers) -> Flow:
-    """Return the flows that bring every rank's bytes to all, in size - 1 hops.
+    """Return the flow that brings every rank's bytes to all ranks, in size - 1 hops.
 
     Args:
-        places: one for each rank; this rank's is filled.
-        rank: this one.
-        headers: of the flow.
+        places: the memory for each rank's bytes; this rank's is filled.
+        rank: this rank.
+        headers: the arguments `head` and `check` of the flow.
     """
     size = len(places)
     order = [places[(rank - hop) % size] for hop in range(size)]

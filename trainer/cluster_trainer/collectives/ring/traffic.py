@@ -1,13 +1,13 @@
-"""How much one rank's float32 sums have sent to the right, and how long they took."""
+"""Counts the bytes that a rank's float32 sums have sent to the right, and their duration."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes, seconds and number of float32 sums: those that bfloat16 can halve.
+    """The sent bytes, the duration in seconds, and the number of float32 sums.
 
-    The seconds include waiting for slower ranks.
+    These are the sums whose bytes bfloat16 can halve. The seconds include waiting for slower ranks.
     """
 
     sent_bytes: int = 0

@@ -1,7 +1,7 @@
-"""The header before each operation's bytes, and the records that neighbours send beside them.
+"""The header before each operation's bytes, and the records that neighbours exchange besides.
 
-Headers' numbers are in network order; the content is in the machine's own, which is little-endian
-wherever TensorFlow runs.
+The numbers in headers and records are in network byte order. The content is in the machine's own
+order, which is little-endian wherever TensorFlow runs.
 """
 
 import struct
@@ -49,9 +49,14 @@ class Header:
     """One operation as a rank calls it. All ranks must agree on everything but `rank`.
 
     Attributes:
-        detail: of a sum the types of numbers; of a broadcast the holder's rank.
-        length: of a sum the numbers; else the bytes that the sender contributes.
-        what: whose operation it is, in words for a person; at most LONGEST_WHAT bytes.
+        generation: the number of the ring.
+        operation: the number of the operation in this ring, from 1.
+        rank: the sender's rank.
+        size: the number of ranks.
+        kind: an Operation.
+        detail: the number formats of a sum, or the holder's rank in a broadcast; else 0.
+        length: the number of values in a sum; in other operations a number of bytes.
+        what: the purpose of the operation, in words for a person; at most LONGEST_WHAT bytes.
     """
 
     generation: int
@@ -75,7 +80,7 @@ class Header:
         """Decode a header.
 
         Raises:
-            ValueError: if they are no header.
+            ValueError: the bytes are not a valid header.
         """
         mark, *fields, checksum = HEADER.unpack(content)
         if mark != HEADER_MARK or checksum != zlib.crc32(content[: -CHECKSUM.size]):
@@ -97,11 +102,15 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record beside the data.
+    """A record that is sent besides the data.
 
     Attributes:
-        origin: the rank that says so first.
+        word: its kind.
+        origin: the rank that has sent it first.
         about: the rank that it is about.
+        generation: the number of the ring.
+        number: see Word.LEFT.
+        text: the reason, for a person.
     """
 
     word: Word
@@ -119,10 +128,10 @@ class Record:
 
 
 def records(content: bytearray) -> list[Record]:
-    """Decode the complete records at the beginning of the content.
+    """Decode the complete records at the beginning of the content, and remove them from it.
 
     Raises:
-        ValueError: if something there is no record.
+        ValueError: the bytes are not a valid record.
     """
     found = []
     while len(content) >= RECORD.size:

@@ -1,1 +1,1 @@
-"""The pictures of a data set of TensorFlow Datasets: decoded, resized and cached."""
+"""Decodes, resizes and caches the pictures of a data set of TensorFlow Datasets."""

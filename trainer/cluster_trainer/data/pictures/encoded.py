@@ -15,8 +15,8 @@ class Decoder:
     """Decodes the pictures of one data set.
 
     Attributes:
-        feature: TFDS's description of them; bytes, [height, width, channels].
-        side: pixels to which height and width are resized; None leaves them as they are.
+        feature: TFDS's description of the pictures, uint8 [height, width, channels].
+        side: the height and width to which pictures are resized, in pixels; None: not resized.
     """
 
     feature: "tfds.features.Image"
@@ -29,10 +29,10 @@ class Decoder:
         return (self.side or height, self.side or width, channels)
 
     def decode(self, encoded: tf.Tensor) -> tf.Tensor:
-        """Return a picture as uint8 [height, width, channels], from its file's bytes.
+        """Return the picture in a file's bytes (string []) as uint8 [height, width, channels].
 
-        The result of resizing is rounded to bytes. That takes a quarter of the memory of float32,
-        and differs by at most 0.002 on a model's scale of 0 to 1.
+        A resized picture is rounded to uint8. That takes a quarter of the memory of float32, and
+        differs from it by at most 0.002 on a model's scale of 0 to 1.
         """
         picture = self.feature.decode_example(encoded)
         if self.side is not None:
@@ -43,10 +43,10 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Pictures in memory as they are stored, decoded whenever they are used.
+    """Encoded pictures in memory, which are decoded at each use.
 
     Attributes:
-        files: string [n], each a whole JPEG or PNG.
+        files: string [n], each the content of a JPEG or PNG file.
         decoder: decodes them.
     """
 
@@ -57,7 +57,7 @@ class Encoded:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of all of them decoded, [n, height, width, channels]."""
+        """The shape of all decoded pictures, [n, height, width, channels]."""
         return (len(self.files), *self.decoder.shape)
 
     def take(self, rows: tf.Tensor) -> tf.Tensor:

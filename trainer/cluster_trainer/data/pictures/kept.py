@@ -1,4 +1,4 @@
-"""The pictures of one split in a cache: three caches with the same batches."""
+"""Caches the pictures of one split. There are three caches, which give the same batches."""
 
 import json
 import logging
@@ -29,10 +29,10 @@ INPUTS, LABELS = "inputs.npy", "labels.npy"
 
 @dataclass(frozen=True)
 class Keeping:
-    """How the examples are cached.
+    """The way in which examples are cached.
 
     Attributes:
-        data_dir: holds the sets that TFDS prepares, and a folder with the decoded pictures.
+        data_dir: the folder with the sets that TFDS prepares, and with the decoded pictures.
         cache: `memory`, `disk`, `none` or `auto`.
         say: gets the progress of long work.
     """
@@ -47,9 +47,9 @@ class Pictures:
     """One split of a set of pictures.
 
     Attributes:
-        files: (string [], int64 []): each picture's file and label, in the set's own order.
-        decoder: decodes them.
-        folder: the decoded split's, if it is on disk, for all that share the disk.
+        files: each picture's file and label, (string [], int64 []), in the set's own order.
+        decoder: decodes the pictures.
+        folder: the folder for the decoded split, which all processes on this disk share.
     """
 
     files: tf.data.Dataset
@@ -62,16 +62,16 @@ class Pictures:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of all of them decoded, uint8 [n, height, width, channels]."""
+        """The shape of all decoded pictures, uint8 [n, height, width, channels]."""
         return (len(self), *self.decoder.shape)
 
     @property
     def decoded_bytes(self) -> int:
-        """The size of the decoded pictures."""
+        """The size of the decoded pictures, in bytes."""
         return prod(self.shape)
 
     def decoded(self, say: Say) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Decode all of them on all threads, and yield (inputs, labels) of DECODE_BATCH each."""
+        """Decode all pictures in parallel; yield (inputs, labels) of DECODE_BATCH each."""
         threads = tf.config.threading.get_inter_op_parallelism_threads() or tf.data.AUTOTUNE
         decoded = self.files.map(
             lambda file, label: (self.decoder.decode(file), label),
@@ -86,7 +86,7 @@ class Pictures:
 
 
 def folder_of(data_dir: Path, prepared: Path, full_name: str, split: str, side: int | None) -> Path:
-    """Name a decoded split; if a set was made again with other pictures, the name changes."""
+    """Return the folder of a decoded split; its name changes if the set's content changes."""
     info = (prepared / "dataset_info.json").read_bytes()
     parts = json.dumps([split, side, tf.__version__])
     digest = sha256(info + parts.encode()).hexdigest()[:12]
@@ -95,7 +95,7 @@ def folder_of(data_dir: Path, prepared: Path, full_name: str, split: str, side: 
 
 
 def keep(pictures: Pictures, cache: str, say: Say) -> Examples:
-    """Return the split's examples, cached in the given way: `memory`, `disk` or `none`.
+    """Return the split's examples in a cache: `memory`, `disk` or `none`.
 
     Raises:
         OSError: the disk is full, or cannot be written.
@@ -119,7 +119,7 @@ def _in_memory(pictures: Pictures, say: Say) -> Examples:
 
 
 def _on_disk(pictures: Pictures, say: Say) -> Examples:
-    """Map the files that one process writes, and all that share the directory read."""
+    """Return examples in mapped files, which one of the processes that share the folder writes."""
     folder = pictures.folder
 
     def say_waiting() -> None:
@@ -132,15 +132,15 @@ def _on_disk(pictures: Pictures, say: Say) -> Examples:
         with alone(folder.parent / ".lock", say_waiting):
             if not folder.exists():
                 _write(pictures, say)
-    # Copy-on-write: DLPack takes no read-only array. Nobody writes to it.
+    # Copy-on-write, because DLPack does not take read-only arrays. Nothing writes to it.
     return Examples(np.load(folder / INPUTS, mmap_mode="c"), np.load(folder / LABELS))
 
 
 def _write(pictures: Pictures, say: Say) -> None:
-    """Decode into a folder that gets its name when it is complete."""
+    """Decode into a temporary folder, which is renamed when it is complete."""
     folder = pictures.folder
     for left in folder.parent.glob(f"*{HALF_MADE}"):  # by a killed process
-        shutil.rmtree(left, ignore_errors=True)  # may be another user's
+        shutil.rmtree(left, ignore_errors=True)  # it may belong to another user
     half = folder.with_name(folder.name + HALF_MADE)
     half.mkdir()
     try:
@@ -155,9 +155,9 @@ def _write(pictures: Pictures, say: Say) -> None:
 
 
 def _write_inputs(pictures: Pictures, path: Path, say: Say) -> np.ndarray:
-    """Write the decoded pictures and return their labels.
+    """Write the decoded pictures, and return their labels.
 
-    Writing, not mapping: if the disk is full, a mapping ends the process with SIGBUS.
+    The file is not mapped, because a mapping on a full disk ends the process with SIGBUS.
     """
     labels = []
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""The pictures of a TFDS set: their size, and their cache."""
+"""Loads the pictures of a TFDS set, and chooses their size and their cache."""
 
 import logging
 import os
@@ -22,21 +22,21 @@ log = logging.getLogger("trainer")
 
 # The tutorials' size, for sets whose pictures differ in size.
 DEFAULT_IMAGE_SIZE = 224
-# `auto` leaves the rest to the model, its batches, and other workers on the same machine.
+# The memory for `auto`; the rest is for the model, its batches, and other workers on the machine.
 SHARE_OF_MEMORY = 0.25
 
 
 @dataclass(frozen=True)
 class Room:
-    """The space that a data set needs, and that is free here, in bytes.
+    """The space that a data set needs, and the free space, in bytes.
 
     Attributes:
-        decoded: all pictures of a set as bytes of red, green and blue.
-        encoded: the same as JPEG or PNG.
-        memory: how much this process may still use.
-        disk: free in the data directory; None: it cannot be written.
-        directory: the one on disk, for messages.
-        is_on_disk: whether another process has decoded the set there already.
+        decoded: the size of all decoded pictures.
+        encoded: the size of the JPEG or PNG files.
+        memory: the memory that this process may still use.
+        disk: the free space in the data directory; None: it cannot be written.
+        directory: the data directory, for messages.
+        is_on_disk: whether the decoded set is already on the disk.
     """
 
     decoded: int
@@ -65,10 +65,10 @@ class Room:
 
 
 def choose_cache(name: str, wanted: str, room: Room) -> str:
-    """Return `memory`, `disk` or `none`: the requested cache; for `auto`, one that fits well.
+    """Return the requested cache; for `auto`, choose `memory`, `disk` or `none`.
 
     Raises:
-        ConfigurationError: the set does not fit.
+        ConfigurationError: the set does not fit into the requested cache, or into any.
     """
     fitting = room.fitting
     if wanted == "auto" and fitting:
@@ -99,10 +99,10 @@ def has_pictures(info: Any) -> bool:
 def load(
     builder: Any, splits: list[str], image_size: int | None, keeping: Keeping
 ) -> list[Examples]:
-    """Load a prepared set's splits, one after the other.
+    """Load a prepared set's splits.
 
     Raises:
-        ConfigurationError: they fit into no cache, or not into the one that is wanted.
+        ConfigurationError: they do not fit into the requested cache, or into any.
     """
     found = _find(builder, splits, image_size, keeping.data_dir)
     room = _room(found, builder.info.dataset_size, keeping.data_dir)

@@ -1,4 +1,4 @@
-"""A lock for one process at a time, among all processes and containers that share a directory."""
+"""A lock between all processes and containers that share a directory."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ def alone(file: Path, say_waiting: Callable[[], None]) -> Iterator[None]:
     The kernel releases the lock when its holder dies.
 
     Raises:
-        OSError: the file can be neither opened nor made.
+        OSError: the file can be neither opened nor created.
     """
     descriptor = _open(file)
     try:

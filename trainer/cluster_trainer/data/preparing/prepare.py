@@ -1,7 +1,7 @@
 """Prepares a TFDS set once, in one process, while the others that share the directory wait.
 
-TFDS has no lock: if two processes prepare one set, one of them fails at its last rename. By hand,
-in a container of the image: `python -m trainer prepare NAME [DIRECTORY]`.
+TFDS has no lock: if two processes prepare the same set, one of them fails at its last rename. To
+prepare a set by hand, run `python -m trainer prepare NAME [DIRECTORY]` in a container of the image.
 """
 
 import json
@@ -38,12 +38,12 @@ ERRORS = (
 
 
 def prepare(name: str, directory: Path, say: Callable[[str], None]) -> Path:
-    """Prepare a set below TFDS's `directory`, unless it is there; return its own folder.
+    """Prepare a set in TFDS's `directory`, unless it is already there; return the set's own folder.
 
     `say` gets the progress every few seconds.
 
     Raises:
-        ConfigurationError: there is no such set, or it cannot be prepared here.
+        ConfigurationError: TFDS does not know the set, or it cannot be prepared here.
     """
     try:
         builder = tfds.builder(name, data_dir=str(directory))
@@ -58,7 +58,7 @@ def prepare(name: str, directory: Path, say: Callable[[str], None]) -> Path:
 def is_sample(folder: Path) -> bool:
     """Tell whether a prepared set was made by `make data-sample`.
 
-    If TFDS knows the set, it takes the description from its code, and not from the file.
+    The description is read from the file, because TFDS takes that of a known set from its code.
     """
     description = json.loads((folder / INFO_FILE).read_text()).get("description", "")
     return bool(description.startswith(SAMPLE_MARK))
@@ -70,7 +70,7 @@ def prepare_builder(
     say: Callable[[str], None],
     config: tfds.download.DownloadConfig | None = None,
 ) -> None:
-    """Prepare a builder's set, unless another process has just done so; see `prepare`."""
+    """Prepare a builder's set, unless another process does so first; see `prepare`."""
 
     def say_waiting() -> None:
         waiting = f"waiting for another container that prepares {builder.name} in {directory}"
@@ -92,7 +92,7 @@ def prepare_builder(
 
 
 def _remove_leftovers(made: Path, downloads: Path) -> None:
-    """Remove incomplete files of a killed preparation (TFDS's own names)."""
+    """Remove incomplete files of a killed preparation, by TFDS's own names."""
     for folder in (*made.parent.glob(f"incomplete.*_{made.name}"), *downloads.glob("*.tmp.*")):
         log.info("removing %s, which was left half written", folder)
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""The progress of the preparation of a data set."""
+"""Reports the progress of the preparation of a data set."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ PROGRESS_SECONDS = 2.0
 def progress(builder: Any, downloads: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Report the progress of TFDS every PROGRESS_SECONDS; TFDS itself only has progress bars.
 
-    `builder` prepares its set meanwhile, and downloads its files to `downloads`.
+    Within the context `builder` prepares its set, and downloads its files to `downloads`.
     """
     ended, before = threading.Event(), _bytes_below(downloads)
     features, number = builder.info.features, 0

@@ -1,16 +1,16 @@
 """Builds the parts of a model before a step needs them, at the time when Keras would.
 
 TensorFlow traces a function twice if its first trace has created variables, which takes seconds for
-a model of many layers. And within a step of several replicas no layer or metric may create any. So
-what a step would create is created before it is traced; a table in decision 9 says when.
+a model of many layers. With several replicas, no layer or metric may create variables within a
+step. So variables are created before a step is traced; a table in decision 9 says when.
 
-If the model is to be trained, the outputs are those of `training=True`, as in a step. A step builds
-what it needs itself:
+If the model is to be trained, it is built from the outputs of `training=True`, as in a step. In
+these cases the step itself still builds what it needs:
 
-- without a strategy, if it is a user's own or runs eagerly, or if layers have a `build` of their
-  own, still to be called;
+- without a strategy, if the step is a user's own or runs eagerly, or if unbuilt layers have a
+  `build` of their own;
 - if the model has no `call`;
-- over a ring, if it is a user's own, and the model's `call` does not accept its arguments.
+- over a ring, if the step is a user's own and the model's `call` does not accept its arguments.
 """
 
 import logging
@@ -48,7 +48,7 @@ MAKE_NOTHING = (
     keras.layers.Dot,
     keras.layers.Subtract,
 )
-_built_by_steps: WeakSet[Any] = WeakSet()  # models for which that is known
+_built_by_steps: WeakSet[Any] = WeakSet()  # models that only their own steps can build
 
 
 def is_alone(model: Any) -> bool:
@@ -57,7 +57,7 @@ def is_alone(model: Any) -> bool:
 
 
 def has_call(model: Any) -> bool:
-    """Tell whether a model can be called; otherwise its own steps use its parts, as in a GAN."""
+    """Tell whether a model has a `call`. Without one its steps call its parts, as in a GAN."""
     return type(model).call is not keras.Model.call
 
 
@@ -68,10 +68,10 @@ def unbuilt_parts(model: Any) -> list[str]:
 
 
 def refuse_unbuilt(model: Any) -> None:
-    """Refuse a model whose own steps would build layers, with other values on each worker.
+    """Refuse a model whose own steps would build layers, with different values on each worker.
 
     Raises:
-        ConfigurationError: with their names.
+        ConfigurationError: the model has such layers; it names the first `MOST_NAMED`.
     """
     if names := unbuilt_parts(model):
         shown = ", ".join(names[:MOST_NAMED])
@@ -97,15 +97,18 @@ def build(
     """Build all unbuilt parts of a model that can be called.
 
     Args:
-        model: compiled.
-        batch: returns what a replica gets, as tensors or their specifications.
-        trains: whether it is going to be trained next, and not evaluated.
-        with_optimizer: whether its optimizer is built, too.
-        may_trace: whether a step of the user's own may build what cannot be known before it, as
-            its `call` takes something else than it.
+        model: the compiled model.
+        batch: returns a replica's batch, as tensors or their specifications.
+        trains: whether the model is trained next, rather than evaluated.
+        with_optimizer: whether to build its optimizer, too.
+        may_trace: whether the parts may be left to a step of the user's own if building fails, for
+            example because the step calls the model with other arguments.
 
     Returns:
-        whether it could be built.
+        whether the model could be built.
+
+    Raises:
+        Exception: Keras's own, if building fails and may not be left to the step.
     """
     with model.distribute_strategy.scope():
         if may_trace and model in _built_by_steps:
@@ -133,7 +136,7 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
     """Build the parts that the first training step of a `fit` needs, after the callbacks' hooks.
 
     If that is not possible, the step builds them, and reports any problem. Over a ring, `build` has
-    built everything but the optimizer before.
+    already built everything but the optimizer.
     """
     if model.optimizer is None or not has_call(model):
         return
@@ -148,7 +151,7 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
 
 
 def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool:
-    """Tell whether something could be built; if not, nothing of it is left."""
+    """Run `build_part`, and tell whether it succeeded; if not, undo what it has built."""
     try:
         _whole(model, build_part, batch)
     except CallChangesError:
@@ -160,7 +163,7 @@ def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool
 
 
 def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> None:
-    """Build something completely or not at all; raises the error of the build."""
+    """Run `build_part`; if it fails, undo what it has built, and raise its error."""
     unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
     try:
         with _warnings_if_it_works(), _drawing_once(model):
@@ -178,10 +181,11 @@ def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> No
 def _drawing_once(model: Any) -> Iterator[None]:
     """Leave the NumPy draws of layers to the first step of a model that runs eagerly.
 
-    That step calls the layers again, but builds none of them. So numbers that are drawn while a
-    layer is built would be lost, for example in Sequential models that Keras builds by a call on
-    symbols. Python's generator is not restored: Keras's initializers created in a `build` take
-    their seeds from it.
+    That step calls the layers again, but builds none of them. So NumPy's generator is restored to
+    its state before the calls; otherwise the numbers drawn by a call on symbols, as Keras makes to
+    build a Sequential model, would be missing in the step. Draws within a layer's `build` count as
+    made. Python's generator is not restored, because initializers that a `build` creates take their
+    seeds from it.
     """
     if not model.run_eagerly:
         yield
@@ -212,8 +216,8 @@ def _drawing_once(model: Any) -> Iterator[None]:
 def _warnings_if_it_works() -> Iterator[None]:
     """Show warnings after the context succeeds, and drop them if it raises.
 
-    Keras warns of layers with "unbuilt state" that it cannot call on symbols. If such a call fails,
-    another way to build them follows, and the warning would be misleading.
+    Keras warns of layers with "unbuilt state" that it cannot call on symbols. After such a failure
+    the layers are built in another way, so that the warning would be misleading.
     """
     with warnings.catch_warnings(record=True) as caught:
         yield
@@ -224,13 +228,15 @@ def _warnings_if_it_works() -> Iterator[None]:
 
 
 def _as_in_a_scope(model: Any, batch: Any) -> None:
-    """Build what Keras builds in a strategy's scope, if necessary by a call on numbers.
+    """Build what Keras builds in a strategy's scope, if necessary by a call on zeros.
 
-    A layer may create variables from numbers, which Keras does not allow within symbols. And a
-    function that TensorFlow's AutoGraph must convert cannot be called like Python's own.
+    Three ways are tried in turn: symbols with TensorFlow's functions inlined, symbols alone, and
+    zeros followed by symbols. A function that needs AutoGraph cannot be inlined. A layer that
+    creates variables from numbers cannot be called on symbols.
 
     Raises:
-        Exception: Keras's own, if nothing helps.
+        CallChangesError: a call on zeros would have a lasting effect.
+        Exception: Keras's own, if all three ways fail.
     """
     if _try(model, _inlined, batch):
         return
@@ -261,7 +267,7 @@ def _all_as_a_step(model: Any, batch: Any) -> None:
 
 
 def _as_a_step(model: Any, batch: Any) -> None:
-    """Build layers, loss and metrics like TensorFlowTrainer.train_step, without other effects."""
+    """Build layers, loss and metrics as TensorFlowTrainer.train_step does, and do nothing else."""
 
     def step(x: Any, y: Any, sample_weight: Any) -> None:
         outputs = _outputs(model, x)
@@ -283,9 +289,9 @@ def _outputs(model: Any, x: Any) -> Any:
 
 
 def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
-    """Call a function of (x, y, sample_weight), and keep only what it builds.
+    """Call a function of (x, y, sample_weight) on symbols, and keep only what it builds.
 
-    Meanwhile Keras assigns no variable, draws no seed, and keeps no loss that is added.
+    During the call Keras assigns no variables, draws no seeds, and discards added losses.
     """
     symbols = keras.tree.map_structure(symbol, batch)
     with _functions_inlined():
@@ -296,7 +302,7 @@ def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
 def _functions_inlined() -> Iterator[None]:
     """Run TensorFlow's functions as Python functions.
 
-    A function that is traced here would keep that trace, without its assignments, for all steps.
+    A function traced here would reuse this trace, which lacks its assignments, in all steps.
     """
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)  # noqa: FBT003
@@ -338,7 +344,7 @@ def _is_as_keras(model: Any, methods: Sequence[str]) -> bool:
 def _has_own_builds(model: Any) -> bool:
     """Tell whether an unbuilt layer has a `build` that is not Keras's own.
 
-    If that fails on symbols, it may leave something behind that cannot be undone.
+    Such a `build` may fail on symbols and leave effects that cannot be undone.
     """
     unbuilt = (one for one in keras_names.layers_within(model) if not one.built)
     return any(not type(one).build.__module__.startswith("keras.") for one in unbuilt)
@@ -375,8 +381,8 @@ def _build_optimizer(model: Any) -> None:
     optimizer = model.optimizer
     if optimizer is None or optimizer.built:
         return
-    # Its variables are named as in an older checkpoint: on one worker the first step built it,
-    # within `apply`; with several replicas Keras did, outside of it.
+    # Earlier versions built it within `apply` in the first step on one replica, and outside of
+    # `apply` with several. The names of its variables must match their checkpoints.
     scope: AbstractContextManager[Any] = nullcontext()
     if is_alone(model) and not isinstance(optimizer, keras.optimizers.MultiOptimizer):
         scope = keras.name_scope(optimizer.name, caller=optimizer)

@@ -14,14 +14,15 @@ MOST_NAMED = 5
 
 
 class CallChangesError(ValueError):
-    """A call on zeros would have a lasting effect, so that a fit would differ from Keras's."""
+    """A call on zeros would have a lasting effect, and `fit` would differ from Keras's."""
 
 
 def call_on_zeros(model: Any, batch: Any) -> None:
-    """Build layers by a call of the model that has no other lasting effect.
+    """Build layers by calling the model on zeros, and undo the call's other effects.
 
     Raises:
-        CallChangesError: something would, in a variable that the call has made.
+        CallChangesError: the call assigns to a variable that it has created itself, whose earlier
+            value cannot be restored.
     """
     x, *_ = keras.utils.unpack_x_y_sample_weight(batch)
     before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
@@ -40,7 +41,7 @@ def call_on_zeros(model: Any, batch: Any) -> None:
 
 
 def _that_a_call_may_change(model: Any) -> Iterator[Any]:
-    """Yield the variables of a model, of its counters, and Keras's global seed."""
+    """Yield the variables of a model and of its layers' metrics, and Keras's global seed."""
     yield from model.variables
     for layer in keras_names.layers_within(model):
         for metric in keras_names.own_metrics(layer):

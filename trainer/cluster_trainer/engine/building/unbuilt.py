@@ -11,10 +11,10 @@ from cluster_trainer.private import keras_names, tensorflow_names
 
 
 class Unbuilt:
-    """The unbuilt layers of a model, their content, and the generators of values.
+    """A snapshot of a model's unbuilt layers, and of the generators of seeds and initial values.
 
-    A `build` that fails has usually created some variables before. Called again, it creates them
-    twice, with other values. Objects that are not layers are not restored.
+    A `build` that fails has usually created some variables already. Called again, it would create
+    them twice, with other values. Objects that are not layers are not restored.
     """
 
     def __init__(self, model: Any) -> None:
@@ -22,7 +22,7 @@ class Unbuilt:
         self._put_back = [*_of_layers(layers), *_of_generators()]
 
     def restore(self) -> None:
-        """Restore their content, and remove anything else."""
+        """Restore the layers' attributes and the generators, and remove attributes added since."""
         for put_back in self._put_back:
             put_back()
 
@@ -41,7 +41,7 @@ def held_as_before(model: Any) -> Iterator[None]:
 def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
     """Yield functions that restore the layers' present attributes, with their contents."""
     held = [*layers]
-    trackers = [keras_names.tracker(one) for one in held]  # a container of a layer's, met again
+    trackers = [keras_names.tracker(one) for one in held]  # with the ids of what a layer holds
     seen: set[int] = set()
     for one in (*held, *trackers):
         yield _refill(vars(one))
@@ -52,8 +52,8 @@ def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
 def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
     """Yield functions that restore the present contents of a container and nested ones.
 
-    They bypass Keras's own containers, which record each change. TensorFlow's dictionaries and
-    lists wrap another one.
+    They bypass the methods of Keras's own containers, which record each change. TensorFlow's
+    dictionaries and lists wrap a plain container, which is restored instead.
     """
     if type(value).__module__.startswith("tensorflow."):
         value = tensorflow_names.without_wrapper(value)

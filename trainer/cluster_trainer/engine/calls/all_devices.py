@@ -1,4 +1,4 @@
-"""Calls of Keras's that compute on all devices of the machine, where a script has named none."""
+"""Runs Keras's calls on all devices of the machine if a script has chosen none."""
 
 import inspect
 import logging
@@ -37,9 +37,9 @@ def on_all(
     arguments: Sequence[Any],
     keywords: Mapping[str, Any],
 ) -> Any:
-    """Run a call of a model on all devices, unless the script has chosen another way.
+    """Run a model's method on all devices, unless the script has chosen devices or a strategy.
 
-    Few rows are predicted on one: to divide them would take longer.
+    A `predict` of few rows runs on one device, because dividing them would take longer.
     """
     if not _is_plain(model, strategy) or _predicts_few(
         method, strategy, model, arguments, keywords
@@ -81,7 +81,7 @@ def _tell_of_one(devices: tuple[str, ...]) -> None:
 
 
 def _is_plain(model: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Tell whether a model is in no strategy of the script's, and on no device of its choice."""
+    """Tell whether the script has left the model's strategy and devices to the engine."""
     if keras_names.strategy_given(model) is strategy:  # this is a call within another one
         return True
     return (
@@ -94,7 +94,7 @@ def _is_plain(model: Any, strategy: tf.distribute.Strategy) -> bool:
 
 @contextmanager
 def _held(model: Any, strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Let a model be one of a strategy's for what is done inside."""
+    """Place a model in a strategy within the context."""
     held, calls = Held(model, strategy), _of_thread.calls
     try:
         held.hold()
@@ -109,7 +109,7 @@ def _held(model: Any, strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def see_strategy(optimizer: Any, made_in: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    """Return the strategy that an optimizer's variables are in now, whatever it was made in."""
+    """Return the strategy that holds an optimizer's variables now; else the one it was made in."""
     current = tf.distribute.get_strategy()
     if local_devices.is_of_all(current):
         return current
@@ -122,7 +122,7 @@ def see_strategy(optimizer: Any, made_in: tf.distribute.Strategy) -> tf.distribu
 
 
 def telling_of_raw(assign: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a variable's `assign` that tells of one which all devices share."""
+    """Return a variable's `assign` that warns if all devices share the variable."""
 
     @wraps(assign)
     def assign_and_tell(self: Any, *arguments: Any, **keywords: Any) -> Any:

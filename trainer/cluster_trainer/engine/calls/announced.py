@@ -23,9 +23,10 @@ KerasTrainer = keras_names.TensorFlowTrainer
 
 
 def seed_of_fit(number: int) -> int:
-    """Return the seed of a fit's order: from the script's seed, or the fit's number without one.
+    """Return the seed for the order of a fit's data.
 
-    A script's seed is the same on all workers, for example from `keras.utils.set_random_seed`.
+    It is drawn from the script's global seed, which is the same on all workers, for example after
+    `keras.utils.set_random_seed`. Without a global seed it is the fit's number.
     """
     if tensorflow_names.global_seed() is None:
         return number
@@ -33,7 +34,7 @@ def seed_of_fit(number: int) -> int:
 
 
 def own_functions(model: Any) -> list[str]:
-    """Return a model's own methods that make the functions for Keras's batches."""
+    """Return the names of the `make_…_function` methods that a model overrides."""
     makers = ("make_train_function", "make_test_function", "make_predict_function")
     return [
         name for name in makers if getattr(type(model), name) is not getattr(KerasTrainer, name)
@@ -41,7 +42,7 @@ def own_functions(model: Any) -> list[str]:
 
 
 def _has_own_functions(model: Any) -> bool:
-    """Tell whether it has any: they get Keras's own batches, and the engine has no part in them."""
+    """Tell whether a model overrides any of them, and warn: then Keras runs without the engine."""
     if own := own_functions(model):
         log.warning(
             "%s has a %s of its own: Keras alone trains it, without checkpoints, and on several "
@@ -54,9 +55,10 @@ def _has_own_functions(model: Any) -> bool:
 
 
 def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
-    """Return a `fit` that is announced, and that a function outside of the engine runs.
+    """Return a `fit` that is announced, and that `around` runs.
 
-    Within another `fit`, and if replicas are not kept in step, Keras runs it alone.
+    Keras runs it without `around` within another `fit`, for a model with functions of its own, and
+    under a strategy that the engine does not support.
     """
     signature = inspect.signature(fit)
 
@@ -84,7 +86,7 @@ def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.R
 
 
 def explained_by_batch(model: Any, call: running.Running) -> AbstractContextManager[None]:
-    """Explain a failure within the context, by a batch of its data; see fixed_size.py."""
+    """Explain a failure within the context, with the help of a batch; see fixed_size.py."""
     return explained(model, call.name, lambda: call.batch())  # noqa: PLW0108  it is set later
 
 
@@ -111,12 +113,12 @@ def announcement_of(
     """Return the announcement of a call.
 
     Args:
-        name: of the call.
-        model: whose it is.
-        callbacks: as they are passed.
-        hooks: their methods that are called for each batch.
-        is_fits: whether it is the validation of the fit that runs, which may end the fit, as a call
-            of a callback's own may not.
+        name: the call's name, such as "fit".
+        model: the model that is called.
+        callbacks: the call's argument `callbacks`.
+        hooks: the names of the callbacks' methods that Keras calls for each batch.
+        is_fits: whether this is the running fit's own validation. It may end the fit; an
+            `evaluate` that a callback calls may not.
     """
     wanting = running.wants_each_batch(callbacks, hooks) if model.steps_per_execution == 1 else []
     if wanting:

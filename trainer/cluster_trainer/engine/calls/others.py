@@ -21,7 +21,7 @@ AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
 
 
 def as_tensors(batch: Any) -> Any:
-    """Return a user's batch, perhaps of pandas, in the form that a step gets."""
+    """Return a user's batch, for example of pandas objects, as tensors for a step."""
     return keras.tree.map_structure(as_tensor, batch)
 
 
@@ -29,14 +29,14 @@ def average_before(model: Any) -> None:
     """Average a model's statistics before it is read."""
     call = running.current()
     if not (call.is_fit and model not in call.alike and ring_of(model.distribute_strategy)):
-        average(model)  # otherwise `alike` does it, once it is known that all workers have it
+        average(model)  # otherwise `alike` does it, once all workers are known to have the model
 
 
 def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a call on one batch that averages statistics, and explains a failure.
 
-    Over a ring, they are averaged after a training step, because the next read may be on this
-    worker alone. Otherwise they are averaged before a read, if steps have changed them.
+    Over a ring, statistics are averaged after each training step, because the next read may happen
+    on this worker alone. Otherwise they are averaged before a read, if steps have changed them.
     """
     signature = inspect.signature(method)
     trains = method.__name__ == "train_on_batch"
@@ -60,7 +60,7 @@ def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any]:
-    """Return a call other than `fit` that a function outside of the engine runs."""
+    """Return a call other than `fit` that `around` runs, unless it is within a `fit`."""
 
     @wraps(method)
     def run_other(self: Any, *arguments: Any, **keywords: Any) -> Any:

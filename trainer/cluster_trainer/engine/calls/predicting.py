@@ -1,4 +1,4 @@
-"""A `predict`, whose rows may be this worker's own."""
+"""Runs `predict`, whose rows may differ between workers."""
 
 import inspect
 import logging
@@ -23,10 +23,11 @@ log = logging.getLogger("trainer")
 
 
 def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Keras take several batches at a time as configured: it collects their predictions.
+    """Return a `predict` that shares the rows among the replicas, unless they are a worker's own.
 
-    Over a ring, each worker predicts few rows by itself, because they may be its own: a game's
-    states, or noise. It also predicts more rows by itself, if the workers find that theirs differ.
+    Over a ring, each worker predicts a small number of rows by itself, because other workers may
+    have different ones, such as the states of a game, or noise. It also predicts a large number by
+    itself if the workers find that their rows differ.
     """
     signature = inspect.signature(predict)
 
@@ -38,7 +39,7 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
         call = announcement_of("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
-        call.asked = WeakSet()  # Keras's function for each batch does not know the first
+        call.asked = WeakSet()  # each batch asks whether all have the model: ask once per call
         rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
         if ring_of(self.distribute_strategy) and are_few(rows):
             return _by_itself(self, (rows,), run, call)
@@ -53,10 +54,11 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
-    """Return this worker's predictions without the others, which may predict at other times.
+    """Return this worker's predictions, without the other workers.
 
-    All workers meet the first time that a model predicts, and get the chief's values. `rows` are
-    the given rows, or their specification.
+    The others may predict at other times, or not at all. Only the first time that a model predicts
+    do all workers meet, and get the chief's values. `rows` are the given rows, or their
+    specification.
     """
 
     def alone() -> Any:
@@ -67,7 +69,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
     with group.failure_told():
         try:
             build_to_predict(model, rows)
-        except Exception:  # noqa: BLE001  what symbols cannot build: it gets its values after that
+        except Exception:  # noqa: BLE001  symbols cannot build it; a prediction builds it
             alone()
         # Outside of a fit a model gets values once, and not at each call.
         with running.announced(call) if running.is_in_fit() else nullcontext():
@@ -79,7 +81,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
 
 @contextmanager
 def _alone(model: Any) -> Iterator[None]:
-    """Let a model predict as if there were no other workers, with a function that is kept."""
+    """Let a model predict without the other workers, and keep its function for the next time."""
     of_all = model.make_predict_function()
     model.predict_function = getattr(of_all, "alone", None)
     try:

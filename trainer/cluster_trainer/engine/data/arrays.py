@@ -1,8 +1,8 @@
 """Arrays that TensorFlow reads in place, in memory or in a mapped file, without a copy.
 
 `tf.constant` copies an array, and copies it twice if it does not begin on a 64-byte boundary
-(measured with TensorFlow 2.21). DLPack passes on the memory itself, but unchecked: TensorFlow
-aborts the process if an array is not aligned.
+(measured with TensorFlow 2.21). DLPack shares the memory, but does not check it: TensorFlow aborts
+the process if an array is not aligned.
 """
 
 import math
@@ -23,7 +23,8 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
 def as_tensor(array: np.ndarray) -> tf.Tensor:
     """Return a tensor in host memory that shares the array's memory if possible.
 
-    Afterwards neither may be written to.
+    An array that is read-only, not contiguous, not aligned or not in native byte order is copied.
+    Afterwards neither the array nor the tensor may be written to.
     """
     shareable = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
     if not shareable or array.ctypes.data % ALIGNMENT:

@@ -1,6 +1,6 @@
 """Cuts a global batch into the replicas' shares.
 
-Arrays do not pass here: `sources/rows.py` reads only the rows of a share.
+Arrays do not need this: `sources/rows.py` reads only the rows of a share.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from cluster_trainer.engine.data.pieces import TOGETHER, Component, Pieces, has_
 
 
 def weighted(start: Any, stop: Any, examples: Any) -> tuple[Any, tf.Tensor]:
-    """Return where a share ends if it must not be empty, and its weight, float32 [].
+    """Return the end of a share, at least `start` + 1, and the share's weight, float32 [].
 
-    An empty share gets an example of its neighbour's, with weight 0. So no layer, loss or metric
-    needs to handle an empty share.
+    The weight is the fraction of the batch's examples in the share. An empty share borrows one
+    example from its neighbour, with weight 0, so that no layer, loss or metric gets an empty share.
     """
     count = tf.cast(stop - start, tf.float32)
     weight = tf.math.divide_no_nan(count, tf.cast(examples, tf.float32))
@@ -26,14 +26,18 @@ def weighted(start: Any, stop: Any, examples: Any) -> tuple[Any, tf.Tensor]:
 def cut(
     batch: Any, replicas: Replicas, components: Sequence[Component] = TOGETHER
 ) -> tuple[tuple[Any, ...], ...]:
-    """Return the local replicas' shares of a global batch, each with its weight.
+    """Return the local replicas' shares of a global batch.
 
-    If all replicas may have to compute the whole batch, a third value, bool [], tells whether they
-    do.
+    Args:
+        batch: tensors [n, …], dense, ragged or sparse, in any structure. Every replica gets a
+            tensor without dimensions as it is.
+        replicas: the replicas that divide the batch.
+        components: the parts that were batched together; see pieces.py.
 
-    The batch has tensors [n, …], dense, ragged or sparse, in any structure. A tensor without
-    dimensions is given to every replica. `components` tell which parts were batched together; see
-    pieces.py.
+    Returns:
+        for each local replica its part of the batch and its weight, float32 []. If the batch may
+        turn out to be one that cannot be cut, a third value, bool [], tells whether it is; then
+        each replica computes all of it.
     """
     batch = tf.nest.map_structure(_as_tensor, batch)
     pieces = Pieces(tf.nest.flatten(batch), components, replicas.total)
@@ -54,7 +58,7 @@ def count_in(batch: Any) -> int:
 
 
 def rows_known(batch: Any) -> set[int | None]:
-    """Return the known numbers of rows of a batch's parts; None: unknown."""
+    """Return the numbers of rows of a batch's parts; None stands for an unknown number."""
     return {
         leaf.shape[0] if leaf.shape.rank else None
         for leaf in tf.nest.flatten(batch)
@@ -63,7 +67,7 @@ def rows_known(batch: Any) -> set[int | None]:
 
 
 def without_rows(leaf: Any) -> Any:
-    """Return the specification of a part with any number of rows."""
+    """Return the specification of a part of a batch, with an unknown number of rows."""
     if not has_rows(leaf):
         return leaf
     if isinstance(leaf, tf.Tensor):
@@ -111,7 +115,7 @@ def _taker(start: tf.Tensor, stop: tf.Tensor, pieces: Pieces, replicas: Replicas
 
 
 def _fixed_size(leaf: Any, pieces: Pieces, replicas: Replicas) -> int | None:
-    """Return how many rows of a part each share has, if that number is always the same."""
+    """Return how many rows of a part each share has; None: shares differ, or it is unknown."""
     rows, count = leaf.shape[0], pieces.count
     if not (rows and isinstance(count, int)):
         return None

@@ -10,10 +10,10 @@ import numpy as np
 class GivenArrays:
     """Arrays, and the tensors that were made from them.
 
-    A fit that resumes after a loss, or was rehearsed, begins again. Most arrays are copied to
-    become tensors, which takes as long as reading all of their memory. A copy from before any
-    callback could change the array is also what a worker in a new process starts with. An array
-    that shares its memory with its tensor shows each change, as usual. Other data stay as they are.
+    A fit begins again when it resumes after a loss, or was rehearsed. Making a tensor of most
+    arrays copies them, which takes as long as reading all of their memory. So each copy is made
+    once, before a callback can change the array: a worker in a new process starts with the same
+    values. An array that shares its memory with its tensor is not copied, and shows each change.
     """
 
     def __init__(self, *data: Any) -> None:
@@ -23,7 +23,7 @@ class GivenArrays:
         self._tensors: dict[int, Any] = {}
 
     def tensor(self, leaf: Any, make: Callable[[Any], Any]) -> Any:
-        """Return the result of `make` for a leaf, or its earlier result for one of these arrays."""
+        """Return `make(leaf)`; for one of these arrays, the result of the first call."""
         if id(leaf) not in self._arrays:
             return make(leaf)
         if id(leaf) not in self._tensors:

@@ -1,11 +1,13 @@
-"""The number of equal pieces of a global batch, if its parts have different numbers of rows.
+"""Counts the pieces into which a global batch can be cut.
 
-In most programs all parts of a batch have a row for each example. There are two other cases:
+In most programs all parts of a batch have a row for each example, and a piece is an example. There
+are two other cases:
 
-- Parts that `tf.data.Dataset.zip` joins were batched separately, such as labelled and unlabelled
-  rows. Each is cut by its own rows, in the same proportions, so that one weight fits the share.
-- Anything else, such as several graphs merged into one, cannot be cut. It is one piece, which every
-  replica computes and which counts once.
+- `tf.data.Dataset.zip` joins parts that were batched separately, such as labelled and unlabelled
+  rows. Each part is cut by its own rows, in the same proportions, so that one weight fits the
+  share.
+- Any other batch whose parts have different numbers of rows, such as several graphs merged into
+  one, cannot be cut. It is one piece, which every replica computes and which counts once.
 
 Both give the result of one device.
 """
@@ -28,8 +30,8 @@ class Component:
     """Parts of a batch that were batched together, and separately from the others.
 
     Attributes:
-        parts: how many there are; None: all.
-        batch_size: the most rows that they have; None: it is not known.
+        parts: the number of parts; None: all.
+        batch_size: the largest number of rows that they can have; None: unknown.
     """
 
     parts: int | None = None
@@ -64,11 +66,11 @@ def fewest_pieces(shapes: Sequence[tf.TensorShape], components: Sequence[Compone
 
 
 class Pieces:
-    """The pieces of one batch, which is divided among so many replicas.
+    """The pieces of one batch, which is divided among `replicas`.
 
     Attributes:
-        count: how many pieces there are: a number where that is known, else a tensor int64 [].
-        may_be_one: whether it may be that all replicas have to compute the whole batch.
+        count: the number of pieces: an integer if it is known, else a tensor, int64 [].
+        may_be_one: whether all replicas may have to compute the whole batch.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Pieces:
             self._say_if_whole(replicas)
 
     def of_a_part(self, rows: Any) -> Any:
-        """Return how many of a part's rows are in a piece."""
+        """Return how many of a part's `rows` are in each piece."""
         return rows // max(self.count, 1) if _is_known(self.count) else rows // self.count
 
     def _known(self) -> int:
@@ -99,7 +101,7 @@ class Pieces:
         return tf.where(can_be_cut, tf.maximum(divisor, 1), 1)
 
     def _conditions(self) -> list[Any]:
-        """Return the conditions under which each part has the rows that it was batched with."""
+        """Return the conditions under which the batch can be cut: each component is consistent."""
         found: list[Any] = [True]
         for rows, batch_size in self._components:
             found += [one == rows[0] for one in rows[1:]]
@@ -141,7 +143,7 @@ def _is_one_number(rows: Sequence[Any]) -> bool:
 
 
 def say_of_whole(rows: np.ndarray) -> np.int64:
-    """Warn that every replica computes a whole batch, whose parts have so many rows; return 0."""
+    """Warn that every replica computes the whole batch, whose parts have these rows; return 0."""
     if not _said:  # once in a process
         _said.append(True)
         log.warning(

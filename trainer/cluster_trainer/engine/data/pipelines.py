@@ -1,4 +1,4 @@
-"""Facts about a tf.data pipeline without reading it: each iterator uses up an order."""
+"""Finds facts about a tf.data pipeline without reading it, which would use up a shuffle order."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
 
 log = logging.getLogger("trainer")
-# The number of rows that tell whether all workers have the same data.
+# The number of rows in a digest, by which workers tell whether they have the same data.
 DIGESTED = 16
 # TensorFlow's operations within the function of an `interleave` or a `flat_map` that may shuffle.
 CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSeedGenerator")
@@ -42,7 +42,7 @@ _of_ended_fits: WeakSet[Any] = WeakSet()
 
 
 def steps_of(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
-    """Yield a dataset and all that it is made from, or all but the data behind a cache."""
+    """Yield a dataset and all datasets that it is made from, optionally without those of caches."""
     yield dataset
     if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
         for one in tensorflow_names.inputs_of(dataset):
@@ -52,7 +52,7 @@ def steps_of(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
 def facts(dataset: tf.data.Dataset) -> dict[str, str]:
     """Return the facts that must be the same on all workers: name -> value.
 
-    It does not see what happens within the function of an `interleave` or a `flat_map`.
+    The functions of an `interleave` or a `flat_map` are not examined.
     """
     found: dict[str, list[str]] = {}
     for one in steps_of(dataset):
@@ -63,7 +63,7 @@ def facts(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
-    """Return a digest of some rows that a dataset was made of, by ROWS; nothing without rows."""
+    """Return {ROWS: a digest of some rows that a dataset was made of}; {} without rows."""
     found = [rows for one in steps_of(dataset) for rows in _rows(one)]
     digest = sha256()
     for rows in found:
@@ -72,7 +72,7 @@ def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def warnings(dataset: tf.data.Dataset) -> list[str]:
-    """Return warnings about an order that each worker has for itself."""
+    """Return warnings about a dataset's order if it may differ between workers."""
     found = []
     if any(_has_no_seed(one) for one in steps_of(dataset)):
         found.append(NO_SEED)
@@ -95,7 +95,7 @@ def components(dataset: tf.data.Dataset) -> Sequence[Component]:
 
 
 def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
-    """Yield each of these datasets; None: it is unknown how it was batched."""
+    """Yield the component of each zipped dataset; None: it is unknown how it was batched."""
     while type(dataset).__name__ in tensorflow_names.AS_THEY_ARE:
         (dataset,) = tensorflow_names.inputs_of(dataset)
     if type(dataset).__name__ == tensorflow_names.ZIP:
@@ -124,10 +124,10 @@ def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
 
 
 def begin(dataset: tf.data.Dataset, times: int) -> None:
-    """Begin so many iterators, which use up as many orders of a `shuffle`.
+    """Use up the orders of a `shuffle` that `times` iterators use up.
 
-    If one iterator uses several orders, or caches one, it is read to its end. If the data have only
-    one order, none is begun.
+    Beginning an iterator uses up one order. If an iterator uses several orders, or caches one, it
+    is read to its end. If the data have only one order, nothing is done.
     """
     if times < 1 or not any(map(_may_reshuffle, steps_of(dataset))):
         return
@@ -139,7 +139,7 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
 
 
 def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
-    """Repeat an action, each time within the limit for the beginning of a pass, with log lines."""
+    """Repeat an action, each time within the time limit for the start of a pass; log progress."""
     log.info(
         "shuffled data are %s %s, as at an earlier start: the order changes each time",
         *(what, "once" if times == 1 else f"{times} times"),
@@ -161,8 +161,8 @@ def note_ended(dataset: tf.data.Dataset) -> None:
 def warn_of_ended(dataset: tf.data.Dataset) -> None:
     """Warn if a dataset shares a shuffle with a fit that had finished; see `note_ended`.
 
-    Each iterator of a `Dataset.shuffle` has another order, by its seed, and this process has none
-    of the finished fit's iterators.
+    Each iterator of a `Dataset.shuffle` has the next order of its seed. This process has begun none
+    of the finished fit's iterators, so that the count of orders starts too low.
     """
     if any(one in _of_ended_fits for one in steps_of(dataset)):
         warn_of_shared_shuffle()
@@ -170,7 +170,7 @@ def warn_of_ended(dataset: tf.data.Dataset) -> None:
 
 @cache
 def warn_of_shared_shuffle() -> None:
-    """Warn once about the consequence."""
+    """Warn once that this fit gets the orders of a finished fit."""
     log.warning(
         "This fit shares a `shuffle` with a fit that had finished before the restart. It gets the "
         "orders of that fit, and not those that it would have had without the restart. Call "
@@ -179,7 +179,7 @@ def warn_of_shared_shuffle() -> None:
 
 
 def content(leaf: Any) -> bytes:
-    """Return a tensor's content."""
+    """Return a tensor's values as bytes, to be digested."""
     is_dense = isinstance(leaf, tf.Tensor) and leaf.dtype != tf.string
     return leaf.numpy().tobytes() if is_dense else str(leaf.numpy().tolist()).encode()
 
@@ -189,12 +189,12 @@ def _has_no_seed(dataset: Any) -> bool:
 
 
 def _reshuffles(dataset: Any) -> bool:
-    """Tell whether each iterator has another order than the one before, by a seed."""
+    """Tell whether each iterator has a different order, determined by a seed."""
     return tensorflow_names.reshuffles(dataset) and not _has_no_seed(dataset)
 
 
 def _may_reshuffle(dataset: Any) -> bool:
-    """Tell whether each iterator may have another order, or other numbers, than the one before."""
+    """Tell whether each iterator may have a different order, or draw different numbers."""
     if _reshuffles(dataset) or type(dataset).__name__ in tensorflow_names.OPAQUE:
         return True
     if tensorflow_names.draws_anew(dataset):
@@ -207,7 +207,7 @@ def _may_reshuffle(dataset: Any) -> bool:
 
 
 def calls_python(dataset: tf.data.Dataset) -> bool:
-    """Tell whether reading a pipeline calls Python, as far as that is visible."""
+    """Tell whether reading a pipeline calls Python, as far as its graphs show."""
     return any(
         type(one).__name__ in tensorflow_names.OPAQUE
         or any(
@@ -220,9 +220,9 @@ def calls_python(dataset: tf.data.Dataset) -> bool:
 
 
 def _needs_reading(dataset: tf.data.Dataset) -> bool:
-    """Tell whether one iterator of a finite dataset uses several orders, or caches one.
+    """Tell whether a dataset is finite, and one of its iterators uses several orders or caches one.
 
-    A dataset that may never end is not read.
+    A dataset that may be endless cannot be read to its end.
     """
     return not _may_be_endless(dataset) and keeps_or_repeats_orders(dataset)
 
@@ -230,7 +230,7 @@ def _needs_reading(dataset: tf.data.Dataset) -> bool:
 def keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
     """Tell whether a dataset has a part that reads shuffled data again, or caches them.
 
-    How many orders one iterator uses up depends on how far it has read then.
+    Then the number of orders that an iterator uses up depends on how far it is read.
     """
     again = [
         one
@@ -241,7 +241,7 @@ def keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
 
 
 def _may_be_endless(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a dataset is endless, or of unknown length and made from an endless one."""
+    """Tell whether a dataset is endless, or has an unknown length and an endless source."""
     length = int(dataset.cardinality())
     if length != tf.data.UNKNOWN_CARDINALITY:
         return bool(length == tf.data.INFINITE_CARDINALITY)
@@ -265,7 +265,7 @@ def _rows(dataset: Any) -> list[tf.Tensor]:
 
 
 def _some_of(rows: tf.Tensor) -> tf.Tensor:
-    """Return a few rows; of paths only the files' names, because folders may differ."""
+    """Return DIGESTED rows at most; paths without their folders, which may differ by worker."""
     places = np.unique(np.linspace(0, len(rows) - 1, DIGESTED, dtype=np.int64))
     some = tf.gather(rows, places)
     if rows.dtype != tf.string:

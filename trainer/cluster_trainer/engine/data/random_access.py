@@ -1,7 +1,7 @@
-"""Sources of single examples with a known length, which give each example by its number.
+"""Lets `fit` take sources of known length that return single examples by index.
 
-PyTorch calls such a source a map-style data set, and Grain a random-access source. Keras takes
-neither; here `fit(x=source, batch_size=64)` does, in the same order and as exactly as with arrays.
+PyTorch calls such a source a map-style data set, and Grain a random-access source. Keras accepts
+neither. Here `fit(x=source, batch_size=64)` does, with the same order and exactness as arrays.
 """
 
 import inspect
@@ -21,15 +21,18 @@ from cluster_trainer.private import keras_names
 BATCH_SIZE = 32  # Keras's own
 KNOWN = (str, bytes, list, tuple, dict, tf.data.Dataset, keras.utils.PyDataset)
 
-# Each source that is being read. Another reader may begin before the last one has ended.
+# A lock for each source, because a reader may begin before the previous one has ended.
 _locks: MutableMapping[int, threading.Lock] = WeakValueDictionary()
 
 
 class RandomAccess(RowDataset):
     """The examples of a source in batches.
 
-    There are `len(source)`. `source[i]` is the i-th, in any structure of arrays and numbers, such
-    as (input, target). All have the same shapes and types.
+    The source has `len(source)` examples. `source[i]` is example i: arrays and numbers in any
+    structure, such as (input, target). All examples must have the same structure, shapes and types.
+
+    Raises:
+        ValueError: the source is empty.
     """
 
     take_work = True
@@ -46,7 +49,7 @@ class RandomAccess(RowDataset):
         self.bytes_of_example = float(sum(leaf.nbytes for leaf in leaves))
 
     def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:  # noqa: ARG002
-        """Return the examples of some rows, each part stacked."""
+        """Return the examples at `rows`, int64 [n], with each part stacked to [n, …]."""
         parts = tf.numpy_function(self._read, [rows], self._dtypes)
         for part, shape in zip(parts, self._shapes, strict=True):
             part.set_shape([None, *shape])
@@ -59,7 +62,11 @@ class RandomAccess(RowDataset):
         return [self._typed(part, place, rows) for place, part in enumerate(parts)]
 
     def _typed(self, part: Any, place: int, rows: np.ndarray) -> np.ndarray:
-        """Return a part of some examples in the type of the first example."""
+        """Return a part of some examples as an array, in the type of the first example.
+
+        Raises:
+            TypeError: their numbers cannot be cast to that type within the same kind.
+        """
         dtype, values = self._dtypes[place].as_numpy_dtype, np.asarray(part)
         is_number = values.dtype.kind in "biuf"
         if is_number and not np.can_cast(values.dtype, dtype, "same_kind"):
@@ -71,12 +78,12 @@ class RandomAccess(RowDataset):
 
 
 def _dtype_of(leaf: np.ndarray) -> tf.DType:
-    """Return the type of a part: floating-point numbers get the type of Keras's layers."""
+    """Return the type of a part; float64 becomes float32, the default type of Keras's layers."""
     return tf.float32 if leaf.dtype == np.float64 else tf.as_dtype(leaf.dtype)
 
 
 def is_random_access(data: Any) -> bool:
-    """Tell whether data are such a source, and not a kind that Keras itself takes."""
+    """Tell whether data have `__len__` and `__getitem__`, and are of no kind that Keras takes."""
     if isinstance(data, KNOWN) or keras_names.can_slice_array(data):
         return False
     if keras_names.is_torch_dataloader(data) or keras_names.is_grain_dataset(data):
@@ -85,7 +92,7 @@ def is_random_access(data: Any) -> bool:
 
 
 def accepting(keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return Keras's choice of an adapter, extended by such sources."""
+    """Return Keras's `get_data_adapter`, extended by random-access sources."""
     signature = inspect.signature(keras_own)
 
     @wraps(keras_own)

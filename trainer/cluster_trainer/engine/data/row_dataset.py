@@ -15,11 +15,11 @@ class EpochOrder:
     """The examples to read, and their order.
 
     Attributes:
-        examples: how many there are.
-        batch_size: of the global batch.
-        seed: of the order, which is another in each pass; None: their own order.
-        bytes_of_example: about how much memory one needs.
-        take_work: whether taking them is more than copying.
+        examples: the number of examples.
+        batch_size: the size of the global batch.
+        seed: the seed of the order, which changes with each pass; None: the examples' own order.
+        bytes_of_example: the approximate memory of one example, in bytes.
+        take_work: whether taking an example costs more than a copy, such as decoding a picture.
     """
 
     examples: int
@@ -30,7 +30,7 @@ class EpochOrder:
 
 
 def examples_at(step: int, examples: int, batch_size: int) -> int:
-    """Return how many examples so many steps use, if the last batch of a pass may be short."""
+    """Return how many examples `step` steps use; the last batch of a pass may be short."""
     passes, in_pass = divmod(step, math.ceil(examples / batch_size))
     return passes * examples + in_pass * batch_size
 
@@ -47,9 +47,9 @@ class RowDataset(keras.utils.PyDataset, ABC):
 
     @abstractmethod
     def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:
-        """Return the examples of some rows, int64 [n], as a model gets them.
+        """Return the examples at `rows`, int64 [n], as a model gets them.
 
-        `pass_number`, int64 [], tells how often all of them were used before.
+        `pass_number`, int64 [], is the number of finished passes through all examples.
         """
 
     def rows(self, seed: int | None) -> EpochOrder:
@@ -64,7 +64,7 @@ class RowDataset(keras.utils.PyDataset, ABC):
         return math.ceil(self.examples / self.batch_size)
 
     def __getitem__(self, index: int) -> Any:
-        """Return a whole batch, if Keras asks for one, as without the engine."""
+        """Return a whole batch of NumPy arrays, which Keras requests without the engine."""
         begin = index * self.batch_size
         rows = np.arange(begin, min(begin + self.batch_size, self.examples), dtype=np.int64)
         batch = self.take(tf.constant(rows), tf.constant(0, tf.int64))

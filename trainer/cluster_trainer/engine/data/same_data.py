@@ -1,8 +1,8 @@
-"""Compares the workers' data: each worker takes its shares of its own copy.
+"""Compares the workers' data, of which each worker has its own copy and takes its shares.
 
-Differences in arrays and in a pipeline's seeds are refused. The data of a user's code may be drawn
-at random, such as augmented pictures. So differences there only cause a warning. There is no
-warning if the data differ each time that they are read and the rest, such as labels, is the same.
+Differences in arrays and in a pipeline's seeds are refused. Data that a user's code makes may be
+random, such as augmented pictures, so differences in them only cause a warning. There is no warning
+if the differing parts change with each reading, and the other parts, such as labels, are the same.
 """
 
 import json
@@ -39,7 +39,7 @@ class RowsOfItsOwnError(Exception):
     """The workers have different rows to predict.
 
     Attributes:
-        spec: the specification of what a replica gets.
+        spec: the specification of a replica's share of a batch.
     """
 
     def __init__(self, spec: Any) -> None:
@@ -64,21 +64,21 @@ def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool
 def refuse_others(
     workers: Workers, source: Any, more: Mapping[str, str], what: str, *, may_differ: bool = False
 ) -> str:
-    """Let all workers compare their data; each of them must call this.
+    """Compare the workers' data, and refuse differences; all workers must call this.
 
     Args:
-        workers: they compare them.
-        source: this worker's.
-        more: further facts about them.
-        what: the call that they are for.
-        may_differ: whether nothing is refused.
+        workers: the workers that compare.
+        source: this worker's data.
+        more: further facts about the data.
+        what: the name of the call that reads the data, such as "fit".
+        may_differ: whether to accept differences that would be refused.
 
     Returns:
-        what differs, and is to be warned of; see `warn`. Empty: nothing.
+        the names of the differences that deserve a warning (see `warn`); "" if there are none.
 
     Raises:
-        ConfigurationError: with everything that differs, on every worker.
-        PeerUnfit: on the others, if only new workers differ; see newcomers.py.
+        ConfigurationError: the data differ; it names all differences, on every worker.
+        PeerUnfit: only new workers differ, and this is not one of them; see newcomers.py.
     """
     found = _found(source)
     everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
@@ -95,7 +95,7 @@ def refuse_others(
 
 
 def warn(what: str, others: str) -> None:
-    """Warn which of the workers' data for a call differ; see `refuse_others`."""
+    """Warn that the workers' data for the call `what` differ in `others`; see `refuse_others`."""
     comes = "Unless they are random on purpose, some examples are used twice and others never."
     if what.endswith("_on_batch"):
         comes = "Unless they are random on purpose, a step uses a part of each worker's batch."
@@ -121,7 +121,7 @@ def _found(source: Any) -> dict[str, str]:
 
 
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
-    """Return the facts that differ each time that they are read, on any worker."""
+    """Return the names of the facts that change with each reading, on any worker."""
     with _drawing_nothing_of(source):
         before, now = source.found(), source.found()
     mine = {name: "" for name, value in before.items() if now.get(name) != value}
@@ -150,14 +150,14 @@ def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list
 
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
-    """Return which parts of a batch differ between workers, which all call it; empty: none."""
+    """Return the parts of a batch that differ between workers, "" if none; all workers call it."""
     return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))
 
 
 def of_batch(batch: Any) -> dict[str, str]:
-    """Return digests of a batch, part by part: some parts may be random, such as pictures.
+    """Return a digest of each part of a batch; only some may be random, such as pictures.
 
-    Parts that are neither numbers nor dense arrays are omitted.
+    Parts of other types than numbers, text and dense arrays or tensors are omitted.
     """
     parts = [_content_of(leaf) for leaf in keras.tree.flatten(batch)]
     return {
@@ -188,15 +188,15 @@ def note_read(source: Any) -> None:
 
 
 def leaving_generators() -> AbstractContextManager[None]:
-    """Restore the generators at the end, unless threads that read data may draw from them."""
+    """Restore the random generators afterwards, unless threads that read data may use them."""
     return nullcontext() if _read_now else drawing_nothing()
 
 
 def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
-    """Restore the random generators after a user's code was asked for data; see Source.
+    """Restore the random generators after a user's code has returned data; see Source.
 
-    They are not restored while threads read another source, as during a validation: the numbers
-    that these draw meanwhile would occur twice.
+    They are not restored while threads read another source, as during a validation: numbers that
+    these threads have drawn meanwhile would be drawn again.
     """
     source.end_pass()  # its threads may still read ahead, and draw
     are_others_read = any(one is not source for one in _read_now)
@@ -205,7 +205,7 @@ def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
 
 @contextmanager
 def drawing_nothing() -> Iterator[None]:
-    """Restore Python's and NumPy's random generators at the end."""
+    """Restore Python's and NumPy's random generators after the context."""
     python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  users draw from it
     try:
         yield

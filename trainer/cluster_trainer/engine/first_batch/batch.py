@@ -1,4 +1,4 @@
-"""The first batch: the replicas' shares, joined again, and given to the steps once more."""
+"""The first batch: joins the replicas' shares again, and returns them to the steps afterwards."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class Batch:
 
     Attributes:
         parts: the local replicas' shares.
-        weights: how much of the batch each is.
-        cuts: each one's share of the parts of the batch.
-        whole: all of it.
+        weights: the fraction of the batch in each local share.
+        cuts: for each local replica, its rows of the batch's parts.
+        whole: the whole batch.
     """
 
     parts: Sequence[Any]
@@ -37,10 +37,11 @@ class Batch:
 
     @classmethod
     def of(cls, shares: Sequence[Any], strategy: tf.distribute.Strategy) -> Self:
-        """Join it from all replicas' shares; all workers call it.
+        """Join all replicas' shares to the whole batch; all workers call this.
 
         Raises:
-            NotComparableError: on all workers: a replica has no examples, or rows of no fixed size.
+            NotComparableError: on all workers: a replica has no examples, a share is sparse or
+                ragged, or every replica computes the whole batch.
         """
         if any(bool(is_whole) for _, _, *flags in shares for is_whole in flags):  # on all workers
             raise NotComparableError("every replica computes the whole batch")
@@ -51,11 +52,11 @@ class Batch:
         return cls(parts, weights, _cuts(rows, workers), _gathered(parts, strategy))
 
     def ways(self) -> list[Way]:
-        """Return the part that each local replica computes."""
+        """Return a way for each local replica that computes its share."""
         return [Way(cuts) for cuts in self.cuts]
 
     def whole_ways(self) -> list[Way]:
-        """Return the whole batch for each local replica."""
+        """Return a way for each local replica that computes the whole batch."""
         return [
             Way([*dict.fromkeys(Cut(0, one.of_batch, one.of_batch) for one in cuts)])
             for cuts in self.cuts
@@ -95,9 +96,9 @@ def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
 def on_replicas(
     strategy: tf.distribute.Strategy, function: Callable[[Any], Any], given: Any
 ) -> Any:
-    """Return the result of a function that each replica runs, on this process's first replica.
+    """Run a function on each replica, and return the result of this process's first replica.
 
-    Workers of TensorFlow's cluster gather within a trace only.
+    Workers of TensorFlow's cluster can gather only within a trace, so it is traced for them.
     """
 
     def run(each: Any) -> Any:
@@ -109,11 +110,12 @@ def on_replicas(
 
 
 def iterator_of(batch: Any, spec: Any) -> Any:
-    """Return an iterator that gives a batch once, like the one from which it was taken.
+    """Return an iterator that yields one batch, once.
 
     Args:
-        batch: a single one.
-        spec: of that iterator, which may know less of the shapes: with it, a trace is the same.
+        batch: the batch.
+        spec: the element specification of the iterator from which the batch was taken. Its shapes
+            may be less specific than the batch's; with it, the steps need no second trace.
     """
     one = tf.raw_ops.TensorDataset(
         components=tensorflow_names.to_tensor_list(spec, batch),

@@ -1,11 +1,11 @@
 """Computes the first batch of steps on several replicas both ways, and compares the results.
 
-All replicas compute their shares, as in every step, and the chief computes the whole batch alone,
-with the same random numbers. Optimizers get gradients and apply none. Nothing stays of either: all
-values that the step has assigned are restored. Both run eagerly, so that nothing is traced for it.
+All replicas compute their shares, as in every step. Then the chief computes the whole batch alone,
+with the same random numbers. Optimizers get gradients but apply none, and all values that the step
+has assigned are restored. Both ways run eagerly, so that nothing is traced for the comparison.
 
-Each BatchNormalization uses the whole batch both ways: its different statistics on a share need no
-warning.
+Each BatchNormalization uses the whole batch's statistics in both ways. A share's own statistics
+differ, which needs no warning.
 """
 
 import json
@@ -53,14 +53,14 @@ class FirstBatch:
     """Computes a batch of a model's steps both ways.
 
     Args:
-        model: compiled.
-        step: from a replica's batch to its logs, not a function of TensorFlow's.
-        logs: their results.
+        model: the compiled model.
+        step: a Python function from a replica's batch to its logs, not a `tf.function`.
+        logs: packs and unpacks the steps' logs.
         name: the steps' name, `training` or `evaluation`.
-        otherwise: what to do with it if a call of Keras's does not say.
+        otherwise: the treatment of the batch if a call of Keras's does not determine it.
 
     Attributes:
-        due: tells which batch that is.
+        due: tells whether the next batch is to be computed both ways.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class FirstBatch:
         self.due = Due(model, name, otherwise)
 
     def compare(self, shares: Sequence[Any], traced: Any, iterators: int) -> None:
-        """Compare the two ways; report differences.
+        """Compare the two ways, and report differences; all workers call this.
 
         Args:
-            shares: each local replica's, with its weight.
-            traced: the step, or None where it runs eagerly.
-            iterators: how often the step takes a batch.
+            shares: the local replicas' shares, each with its weight.
+            traced: a trace of the step; None: it runs eagerly, and cannot be traced.
+            iterators: how often the trace takes a batch from the steps' own iterator.
 
         Raises:
-            ConfigurationError: they differ, and that is to be refused.
+            ConfigurationError: the results differ, and TRAINER_FIRST_BATCH is refuse.
             RingError: a worker was lost.
         """
         workers = workers_of(self._strategy)
@@ -117,7 +117,11 @@ class FirstBatch:
             )
 
     def _must_be_comparable(self, traced: Any, iterators: int) -> None:
-        """Refuse a step that cannot be done twice, or not eagerly."""
+        """Refuse a step that cannot run twice, or cannot run eagerly.
+
+        Raises:
+            NotComparableError: with the reason.
+        """
         if traced is None:
             raise NotComparableError(
                 "your own step runs eagerly, expects to be called once for each batch, and may "
@@ -177,7 +181,7 @@ class FirstBatch:
         return {"differs": both.said(), "names": json.dumps(both.names())}
 
     def _tried(self, batch: Batch) -> Uncompared | None:
-        """Return why the batch cannot be compared, after its shares were tried without sums."""
+        """Try the shares without sums; return why the batch cannot be compared, None if it can."""
         ways = batch.ways()
 
         def compute() -> None:
@@ -187,7 +191,7 @@ class FirstBatch:
         return tried(compute, ways, workers_of(self._strategy))
 
     def _said_of(self, why: Uncompared) -> dict[str, str]:
-        """Return the message of a batch that is not compared, by kind; see `_say`."""
+        """Return the message about a batch that cannot be compared, by kind; see `_say`."""
         if why.kind != BRANCHES:
             return {why.kind: why.text}
         if BRANCHES in self.due.told:
@@ -207,7 +211,7 @@ class FirstBatch:
         ways: Sequence[Way],
         finish: Callable[[Any, tf.Tensor, Any], Any],
     ) -> list[Any]:
-        """Run the step on each local replica's part; return the result from each one's logs."""
+        """Run the step on each local replica's part; return the results of `finish`."""
         several = Replicas.of(self._strategy)
         first = Replicas.of_strategy(self._strategy).first if several.local > 1 else None
 
@@ -231,9 +235,9 @@ class FirstBatch:
     def _mean_state(
         self, after: Values, before: Values, batch: Batch
     ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-        """Return the state that any replica has changed, and how much each has changed it.
+        """Return the state that any replica has changed, and the norms of the replicas' changes.
 
-        Both are means, weighted by the shares.
+        Both are means over the replicas, weighted by their shares, by the state's name.
         """
         flags = [not _are_same(now, before[name]) for name, now in after.items()]
         changed = self._summed([np.array(flags, np.float64)] * len(batch.parts))
@@ -253,7 +257,7 @@ class FirstBatch:
         return means, sizes
 
     def _summed(self, rows: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the sum over all replicas of a vector that each local one has."""
+        """Return the sum over all replicas; `rows` has a vector for each local replica."""
         if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
             return rows[0]
         each = tensorflow_names.for_each_replica([tf.constant(row) for row in rows])
@@ -267,14 +271,18 @@ def _things(several: Replicas) -> str:
 
 
 def _drawn(ways: Sequence[Way]) -> dict[str, str]:
-    """Return the replicas' draws: those that cannot be made equal, and the shapes of all others."""
+    """Return facts about the local replicas' draws: those that cannot be made equal, and shapes."""
     differing = sorted({name for way in ways for name in way.differing})
     shapes = sorted({str(way.shapes) for way in ways})
     return {"differing": json.dumps(differing), "shapes": json.dumps(shapes)}
 
 
 def _must_be_alike(drawn: Sequence[facts.Facts]) -> None:
-    """Refuse to compare unless both ways, and all replicas, have drawn the same."""
+    """Refuse to compare unless all replicas have drawn the same numbers, in both ways.
+
+    Raises:
+        NotComparableError: with the draws that differ.
+    """
     names = {name for one in drawn for name in json.loads(one["differing"])}
     if len({shapes for one in drawn for shapes in json.loads(one["shapes"])}) > 1:
         names.add("numbers whose shape does not grow with the batch")
@@ -287,7 +295,7 @@ def _is_of_float8(layer: Any) -> bool:
 
 
 def _compared(logs: Any) -> dict[str, tf.Tensor]:
-    """Return the numbers in a step's logs; of an array its mean."""
+    """Return the numbers in a step's logs, float64 []; an array is replaced by its mean."""
     found: dict[str, tf.Tensor] = {}
     for name, given in (logs or {}).items():
         if isinstance(given, dict):
@@ -337,8 +345,8 @@ def _as_one_device(model: Any) -> Iterator[None]:
 def _refusing_sums() -> Iterator[None]:
     """Refuse a step that itself sums over a strategy's replicas.
 
-    Each replica has the whole batch, so such a sum would have it several times. And the workers of
-    a cluster, which do not compute it, would be waited for without end.
+    Each replica has the whole batch, so such a sum would count it several times. In a cluster, it
+    would wait forever for the workers that do not compute the whole batch.
     """
 
     def refuse(*_: Any) -> Any:
@@ -353,10 +361,10 @@ def _refusing_sums() -> Iterator[None]:
 
 @contextmanager
 def _eagerly() -> Iterator[None]:
-    """Run TensorFlow's functions as Python functions: a trace would keep what is done here.
+    """Run TensorFlow's functions as Python functions: a trace would keep the replaced draws.
 
-    TensorFlow warns about that for pipelines, which are made elsewhere, and about the time it
-    takes.
+    TensorFlow warns that this does not affect pipelines, and that it is slow. Neither matters here,
+    so the warnings are hidden.
     """
     was_eager, level = tf.config.functions_run_eagerly(), tf.get_logger().level
     tf.config.run_functions_eagerly(True)  # noqa: FBT003

@@ -7,9 +7,9 @@ import numpy as np
 
 from cluster_trainer.engine.first_batch.way import Way, distance, norm
 
-# Relative; sums in another order differ by about 1e-6, and 16-bit numbers by about 1e-2.
+# Relative differences: reordered sums differ by about 1e-6, and 16-bit numbers by about 1e-2.
 ROUNDING, ROUNDING_OF_16_BITS = 1e-3, 5e-2
-# For values that cancel out in a mean over replicas: the rounding of each one's part remains.
+# Values may cancel out in a mean over replicas. Then only the rounding of their parts remains.
 LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
 GRADIENTS = "norm of gradients"
@@ -40,10 +40,10 @@ class Outcome:
     """The results of one way.
 
     Attributes:
-        logs: those of the step, each as one number.
-        state: the values that the step assigned, except by an optimizer, by name.
-        way: the gradients.
-        sizes: the norm of the state's change on a replica before the mean over all, by name.
+        logs: the step's logs, each as one number, by name.
+        state: the values that the step has assigned without an optimizer, by name.
+        way: the way, with the gradients that the optimizers got.
+        sizes: the mean norm of the state's change on a single replica, by name.
     """
 
     logs: dict[str, float]
@@ -57,14 +57,14 @@ class Both:
     """Both ways of one batch.
 
     Attributes:
-        whole: the result of one device.
-        shared: the result of all replicas; state is their mean, weighted with their shares.
-        before: the state before either, where it has changed.
-        replicas: how many there are.
+        whole: the results of one device.
+        shared: the results of all replicas; state is their mean, weighted by their shares.
+        before: the values before both ways of all state that has changed, by name.
+        replicas: the number of replicas.
         things: a word for the replicas, such as `workers`.
         tolerance: the largest relative difference that rounding explains.
         trains: whether the step trains (otherwise it evaluates).
-        told: the names of differences that were reported before.
+        told: the names of differences that were already reported.
     """
 
     whole: Outcome
@@ -77,7 +77,7 @@ class Both:
     told: frozenset[str] = frozenset()
 
     def names(self) -> list[str]:
-        """Return the names of the differences that `said` shows; later ones may show the rest."""
+        """Return the names of the differences that `said` shows; a later batch may show others."""
         return [one.name for one in self._shown()]
 
     def said(self) -> str:
@@ -97,7 +97,7 @@ class Both:
         return ([*self._of_training(), *self._of_state()] or self._of_metrics())[:SHOWN]
 
     def _said_of_metrics(self) -> str:
-        """Return which other numbers differ if the losses and the training do not."""
+        """Return a text about differing metrics, for a batch whose losses and training agree."""
         if not self._of_metrics():
             return ""
         shown = "; ".join(map(self._told, self._shown()))
@@ -176,7 +176,7 @@ class Both:
 
 
 def said_of_branches(replicas: int, things: str, *, trains: bool) -> str:
-    """Say that the replicas compute other sums than each other."""
+    """Return a text that says that the replicas compute different sums from each other."""
     return (
         f"The step computes different values on {replicas} {things}, for example in branches of "
         "`tf.cond(tf.reduce_sum(x) > 0, …)`: each decides by its share of the batch, and one "

@@ -1,7 +1,7 @@
 """Makes the random draws of a step the same in both ways of computing the first batch.
 
-A share draws the numbers of the whole batch, and uses its own rows. Draws for which that is
-impossible, such as an order of the batch, are noted: then the two ways cannot be compared.
+A replica draws the numbers of the whole batch, and uses its share's rows. Draws for which this is
+impossible, such as a random order of the batch, are noted: then the ways cannot be compared.
 """
 
 import random
@@ -26,10 +26,10 @@ OF_GENERATORS = ("normal", "uniform", "truncated_normal", "uniform_full_int", "b
 
 @contextmanager
 def alike() -> Iterator[None]:
-    """Make all draws of a step's way equal, and restore all generators afterwards.
+    """Let steps in the context draw equal numbers in both ways, and restore all generators.
 
     Python's and NumPy's generators may differ between workers, and threads that read data draw from
-    them. So each way draws from its own generators, which begin with the same state.
+    them. So each way has its own generators, which begin with the same state.
     """
     seeds = tensorflow_names.operation_seeds()
     of_operations = seeds.getstate() if seeds is not None else None
@@ -70,7 +70,7 @@ def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
 def _of_generator(
     module: Any, like: Any, of_way: Callable[[Way], Any]
 ) -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
-    """Yield the functions of a module's generator; a step calls those of its way's generator."""
+    """Yield replacements for a module's functions: a step draws from its way's generator."""
     for name in dir(like):
         if not name.startswith("_") and callable(getattr(module, name, None)):
             theirs = Replaceable(module, name)
@@ -111,7 +111,7 @@ def _in_rows(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _counted(own: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that, like TensorFlow's operations, draws by a count of draws."""
+    """Return a function that draws without a seed: its seed is the number of the draw."""
     is_uniform = stateless is tf.random.stateless_uniform
 
     def counted(
@@ -157,7 +157,7 @@ def _dropout(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _argsort(own: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that notes an order of the batch, with which Keras shuffles."""
+    """Return an `argsort` that notes sorting by random numbers, as Keras does to shuffle."""
 
     def argsort(values: Any, *arguments: Any, **keywords: Any) -> Any:
         way = _way()

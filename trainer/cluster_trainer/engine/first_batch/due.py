@@ -1,4 +1,4 @@
-"""Which batches are computed both ways: the first, and the next one after something has changed."""
+"""Decides which batches are computed both ways: the first, and the next one after a change."""
 
 import logging
 from collections.abc import Iterable
@@ -29,9 +29,9 @@ class Due:
     """Tells whether the next batch of a model's steps is to be computed both ways.
 
     Args:
-        model: compiled.
-        name: of the steps, `training` or `evaluation`.
-        otherwise: what is done with the batch where a call of Keras's does not say.
+        model: the compiled model.
+        name: the steps' name, `training` or `evaluation`.
+        otherwise: the treatment of the batch if a call of Keras's does not determine it.
     """
 
     def __init__(self, model: keras.Model, name: str, otherwise: FirstBatchMode) -> None:
@@ -44,17 +44,17 @@ class Due:
 
     @property
     def mode(self) -> FirstBatchMode:
-        """What is done with the batch."""
+        """The treatment of the batch in the running call."""
         return running.current().watched.first_batch or self._otherwise
 
     @property
     def title(self) -> str:
-        """What the batch is called."""
+        """The name of the batch in messages."""
         of = "" if self._name == TRAINING else f" of {self._name}"
         return f"the first batch{of}{' after a change' if self._times > 1 else ''}"
 
     def is_wanted(self) -> bool:
-        """Tell whether any batch may have to be compared; the same on all workers."""
+        """Tell whether any batch may have to be compared; all workers get the same answer."""
         ring = ring_of(self._strategy)
         if self.mode.name == "off" or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
             return False
@@ -63,16 +63,16 @@ class Due:
         return self._has_own_parts and Replicas.of(self._strategy).total > 1
 
     def is_due(self, source: Source | None = None, traced: tuple[int, Any] = (0, None)) -> bool:
-        """Tell whether the next batch is; all workers call it, and get the same answer.
+        """Tell whether to compare the next batch; all workers call this, and get the same answer.
 
         Args:
-            source: of the batch; None: it was given to every worker.
-            traced: how often the step was traced, and the trace; None: it runs eagerly.
+            source: the source of the batch; None: every worker was given the whole batch.
+            traced: how often the step was traced, and its trace; None: it runs eagerly.
         """
         if not self.is_wanted():
             return False
         is_new = self._has_changed(*traced)
-        # A worker that goes on in another ring has compared it, and one that is new has not.
+        # A survivor that continues in a new ring has compared it already; a newcomer has not.
         if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
             return False
         self._times += 1
@@ -80,14 +80,14 @@ class Due:
         if source is not None and source.is_distributed:
             why = "TensorFlow shares the data out"
         elif source is not None and source.calls_users and self._model.run_eagerly:
-            # Both may draw from NumPy, whose generator nobody can put back meanwhile.
+            # Both may draw from NumPy, whose generator cannot be restored while the threads read.
             why = "the step runs eagerly, beside threads that read data"
         if why:
             self.say_unknown(why)
         return not why
 
     def _has_changed(self, traces: int, traced: Any) -> bool:
-        """Tell whether a step may compute something else than when this was asked before."""
+        """Tell whether a step may compute something else than at the previous call of this."""
         if traced is not None and self._switches[0] != traces:
             self._switches = traces, switches(self._model, traced)
         seen, before = (traces, positions(self._switches[1])), self._seen
@@ -96,14 +96,14 @@ class Due:
 
     @property
     def told(self) -> frozenset[str]:
-        """The names of what has differed since the model was compiled; each is reported once."""
+        """The names of differences reported since `compile`; each is reported once."""
         return getattr(keras_names.compile_config(self._model), TOLD, frozenset())
 
     def note_told(self, names: Iterable[str]) -> None:
-        """Note what was reported to differ."""
+        """Note the names of reported differences."""
         if (compiled := keras_names.compile_config(self._model)) is not None:
             setattr(compiled, TOLD, self.told | {*names})
 
     def say_unknown(self, why: str) -> None:
-        """Say why a batch is not compared."""
+        """Log why a batch is not compared."""
         log.info("%s cannot be compared with one device's: %s", self.title, why)

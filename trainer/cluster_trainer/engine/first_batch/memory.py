@@ -1,4 +1,4 @@
-"""The peak memory of a computation; the whole batch needs a multiple of it."""
+"""Measures the peak memory of a share's step; the whole batch needs a multiple of it."""
 
 import os
 from collections.abc import Callable
@@ -16,27 +16,31 @@ NOT_COUNTED = 64 * MIB
 
 @dataclass(frozen=True)
 class Peak:
-    """The peak memory of this process, beyond the bytes that it had before."""
+    """The peak memory of this process since `from_now`, which found `before` bytes in use."""
 
     before: int
 
     @classmethod
     def from_now(cls) -> Self:
-        """Measure the peak from now on, beyond the present memory."""
+        """Begin a measurement of the peak."""
         with suppress(OSError):
             CLEAR.write_text(RESET_PEAK)
         return cls(_resident("VmRSS"))
 
     def grown(self) -> int:
-        """Return by how many bytes the process has grown at most since; 0 if it is unknown."""
+        """Return the peak growth of the process, in bytes, beyond NOT_COUNTED; 0 if unknown."""
         return max(0, _resident("VmHWM") - self.before - NOT_COUNTED)
 
 
 def refuse_to_run_out(wanted: int, available_bytes: Callable[[], int] | None) -> None:
-    """Refuse to take more bytes than are left.
+    """Refuse to take more memory than is left.
+
+    Args:
+        wanted: the memory that is needed, in bytes.
+        available_bytes: returns the memory that is left, in bytes; None: nothing is checked.
 
     Raises:
-        MemoryError: they are not.
+        MemoryError: less than `wanted` is left.
     """
     available = available_bytes() if available_bytes else None
     if available is not None and wanted > available:

@@ -1,4 +1,4 @@
-"""The treatment of a fit's first batch, according to TRAINER_FIRST_BATCH."""
+"""The treatment of a fit's first batch, from TRAINER_FIRST_BATCH."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class FirstBatchMode:
 
     Attributes:
         name: one of MODES.
-        available_bytes: returns how much memory is left; None: it is not checked.
+        available_bytes: returns the memory that is left, in bytes; None: it is not checked.
     """
 
     name: str = MODES[0]

@@ -1,6 +1,6 @@
-"""Parts of a program that may train differently on several replicas.
+"""Finds parts of a program that may train differently on several replicas.
 
-Keras's own parts do not, but for those that compare or add up the examples of a batch.
+These are the script's own parts, and the few of Keras's that compare or add up a batch's examples.
 """
 
 from collections.abc import Iterator
@@ -15,23 +15,26 @@ ACROSS_EXAMPLES = ("circle", "dice", "tversky")
 """Keras's own losses that are not a mean of the examples' losses, by their functions' names."""
 
 ACTIVATIONS = ("activation", "recurrent_activation")
-"""Attributes of layers with a function of a batch; those of `keras.activations` are of examples."""
+"""Attributes of layers that hold functions of a batch; Keras's own treat each example alone."""
 
 KERASS_ACTIVATIONS = keras.activations.relu.__module__.rpartition(".")[0]
 
 AXES = ("axis", "axes", "attention_axes")
-"""Attributes of layers with the axes that the layer computes over, or along."""
+"""Attributes of layers that hold the axes over which, or along which, the layer computes."""
 
 METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
-"""Of a model, which a script may replace on a single one."""
+"""Methods that a script may replace on a single model object."""
 
 
 def has_own_parts(model: keras.Model) -> bool:
     """Tell whether a compiled model has a class, a function or an operation of the script's own.
 
-    These count, too, because they may compare or add up the examples of a batch: an operation of
-    `keras.ops` between Keras's layers, an activation that is not one of Keras's, a layer or a loss
-    of Keras's along the batch's axis, a few losses of Keras's, and metrics of the script's own.
+    These parts count, too, because they may compare or add up the examples of a batch:
+
+    - an operation of `keras.ops` between Keras's layers;
+    - an activation that is not one of Keras's;
+    - a layer or a loss of Keras's that computes along the batch's axis;
+    - the losses in ACROSS_EXAMPLES.
     """
     return any(_own_parts(model)) or bool(own_metrics(model))
 
@@ -66,7 +69,7 @@ def _own_parts(model: Any) -> Iterator[bool]:
 
 
 def _is_unknown_activation(function: Any) -> bool:
-    """Tell whether an activation is none of Keras's, so that it may take the whole batch."""
+    """Tell whether an activation is not Keras's own, so that it may combine a batch's examples."""
     if function is None or isinstance(function, keras.Layer):
         return False
     return not getattr(function, "__module__", "").startswith(KERASS_ACTIVATIONS)
@@ -79,7 +82,7 @@ def _is_along_batch(layer: Any) -> bool:
 
 
 def _has_axis_of_batch(axes: Any, rank: int | None) -> bool:
-    """Tell whether one of the axes is the first of a tensor; None: its rank is not known."""
+    """Tell whether one of the axes may be the first of a tensor of `rank`; None: unknown rank."""
     known = [axis for axis in keras.tree.flatten(axes) if isinstance(axis, int)]
     if rank is None:
         return any(axis == 0 or axis < -1 for axis in known)
@@ -95,7 +98,7 @@ def _rank_of_input(layer: Any) -> int | None:
 
 
 def _is_own(thing: Any) -> bool:
-    """Tell whether the class of an object, or a function itself, is the script's."""
+    """Tell whether the class of an object, or a function itself, is the script's own."""
     is_function = callable(thing) and hasattr(thing, "__qualname__")
     module = getattr(thing if is_function else type(thing), "__module__", "") or ""
     return not module.startswith(NOT_A_USERS)

@@ -1,4 +1,4 @@
-"""The state that a step may change, as it was before the first batch was computed both ways."""
+"""Saves the state that a step may change, to restore it after the first batch was compared."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -20,13 +20,13 @@ USED_UP = ("IteratorGetNext", "LookupTableInsertV2", "LookupTableImportV2", "Que
 
 
 class Variable(NamedTuple):
-    """A variable's resource, or that of one replica's copy."""
+    """The resource of a variable, or of one replica's copy of it."""
 
     handle: Any
     dtype: tf.DType
 
     def read(self) -> tf.Tensor:
-        """Return its value, which later assignments do not change."""
+        """Return the variable's value; later assignments do not change the result."""
         return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype)
 
     def write(self, value: tf.Tensor) -> None:
@@ -35,9 +35,10 @@ class Variable(NamedTuple):
 
 
 class Snapshot:
-    """All state that a step may change: variables, and attributes of the model and its layers.
+    """A snapshot of variables, and of the attributes of a model and its layers.
 
-    Nothing is copied until something is assigned. `traced` is the step.
+    It covers all state that a step may change. A value is copied only when its variable is
+    assigned. `traced` is a trace of the step.
     """
 
     def __init__(self, model: keras.Model, traced: Any) -> None:
@@ -60,14 +61,14 @@ class Snapshot:
             vars(layer).update(before)
 
     def own_values(self) -> dict[str, list[np.ndarray]]:
-        """Return the values of the program's own state: each local replica's, by its name."""
+        """Return the values of the program's own state: those of all local replicas, by name."""
         return {name: [one.read().numpy() for one in copies] for name, copies in self._own.items()}
 
 
 def uses_something_up(traced: Any, known_iterators: int) -> bool:
-    """Tell whether a traced step reads from an iterator, a queue or a table of its own.
+    """Tell whether a traced step reads from an iterator or a queue of its own, or fills a table.
 
-    The known iterators give a batch so often.
+    `known_iterators` is the number of reads from the steps' own iterator.
     """
     captured = traced.graph.external_captures
     if all(one.dtype != tf.resource or variable_of(one) is not None for one in captured):
@@ -99,9 +100,9 @@ def _of_model(model: Any) -> list[Any]:
 
 
 def _not_own(model: Any) -> list[Any]:
-    """Return variables that no step assigns itself: those of metrics, draws and optimizers.
+    """Return the variables of metrics, random draws and optimizers, except learning rates.
 
-    A step may assign an optimizer's learning rate.
+    A step does not assign these itself, but it may assign a learning rate.
     """
     found = [*global_seed()]
     metrics = [*model.metrics]  # and those that the script's `metrics` omits
@@ -116,18 +117,18 @@ def _not_own(model: Any) -> list[Any]:
 
 
 def copies_of(variables: Iterable[Any]) -> list[Variable]:
-    """Return the resources of variables, Keras's or TensorFlow's: one of each local replica."""
+    """Return the resources of Keras's or TensorFlow's variables: one for each local replica."""
     return [Variable(part.handle, part.dtype) for one in variables for part in _parts(one)]
 
 
 def _parts(variable: Any) -> Any:
-    """Return the local replicas' copies of a variable, Keras's or TensorFlow's."""
+    """Return the local replicas' copies of one of Keras's or TensorFlow's variables."""
     value = variable if isinstance(variable, tf.Variable) else variable.value
     return value.values if isinstance(value, tensorflow_names.DistributedVariable) else [value]
 
 
 def _own_state(model: Any, known: Mapping[int, Variable]) -> dict[str, list[Variable]]:
-    """Return the numbers that a step may assign other than by an optimizer, by name."""
+    """Return the floating-point variables that a step may assign without an optimizer, by name."""
     left_out = {id(one.handle) for one in copies_of(_not_own(model))}
     own: dict[str, list[Variable]] = {}
     for variable in _of_model(model):

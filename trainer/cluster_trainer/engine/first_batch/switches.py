@@ -1,4 +1,4 @@
-"""Variables that a step reads and does not assign: a callback may switch the loss by them."""
+"""Finds variables that a step only reads: a callback may use them to switch the loss."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ MOST_NUMBERS = 16
 
 
 def switches(model: keras.Model, traced: Any) -> list[Variable]:
-    """Return the small ones among those that a model's traced step reads."""
+    """Return the small variables that a model's traced step reads, and does not assign or train."""
     trained = {id(one.handle) for one in copies_of(_trained(model))}
     found = []
     for outer, inner in traced.graph.captures:
@@ -25,7 +25,7 @@ def switches(model: keras.Model, traced: Any) -> list[Variable]:
 
 
 def _trained(model: keras.Model) -> list[Any]:
-    """Return what training steps assign, which an evaluation only reads."""
+    """Return the variables that training steps assign; an evaluation only reads them."""
     found: list[Any] = []
     for layer in keras_names.layers_within(model):
         found += keras_names.own_trainable(layer)
@@ -35,9 +35,10 @@ def _trained(model: keras.Model) -> list[Any]:
 
 
 def positions(variables: list[Variable]) -> tuple[tuple[Any, ...], ...]:
-    """Return how they stand: the signs of floats, and any other value itself, except complex ones.
+    """Return the positions of variables: of floats the signs, and of integers and bools the values.
 
-    A loss's weight may move a little in each epoch. It begins to count when it leaves zero.
+    A callback may change the weight of a loss a little in each epoch. This counts as a switch only
+    when the weight becomes, or stops being, zero. Complex values are ignored.
     """
     return tuple(_position(one.read()) for one in variables)
 

@@ -1,7 +1,7 @@
 """Tries the shares of the first batch without sums, so that no worker waits for one that fails.
 
-A step that runs eagerly takes one branch of a condition, and each replica decides by its own share.
-So a step may compute other sums on each worker, or fail on one of them. A ring would end by that.
+A step that runs eagerly takes only one branch of a condition, chosen by the replica's own share.
+So the workers may compute different sums, or one of them may fail. Either would break a ring.
 """
 
 import json
@@ -16,7 +16,7 @@ from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
 
 UNKNOWN, FAILED, BRANCHES = "unknown", "failed", "branches"
-"""Why a batch is not compared: it cannot be, a step fails, or the replicas compute other sums."""
+"""Reasons not to compare: impossible, a step fails, or the replicas compute different sums."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Uncompared:
 
     @classmethod
     def after(cls, error: Exception) -> "Uncompared":
-        """Return what an error means."""
+        """Return the reason for an error."""
         if isinstance(error, NotComparableError):
             return cls(UNKNOWN, str(error))
         return cls(FAILED, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
@@ -42,14 +42,17 @@ class Uncompared:
 def tried(
     compute: Callable[[], object], ways: Sequence[Way], workers: Workers
 ) -> Uncompared | None:
-    """Compute the local replicas' shares alone; return why they cannot be compared.
+    """Compute the local replicas' shares without other replicas.
 
-    All workers call it, and get the same answer. None: they can be compared.
+    All workers call this, and get the same answer.
 
     Args:
-        compute: runs the step on these shares.
-        ways: of each, which note its sums.
-        workers: this one and the others.
+        compute: runs the step on the local shares.
+        ways: the local replicas' ways, which note the sums.
+        workers: the workers that compare their results.
+
+    Returns:
+        why the batch cannot be compared; None if it can.
     """
     found: dict[str, str] = {}
     try:

@@ -15,9 +15,9 @@ class Cut(NamedTuple):
     """A replica's rows of a part of the batch.
 
     Attributes:
-        start: its first row.
-        rows: how many it has.
-        of_batch: how many the batch has.
+        start: the position of its first row.
+        rows: the number of its rows.
+        of_batch: the number of rows in the whole batch.
     """
 
     start: int
@@ -30,16 +30,17 @@ class Way:
     """A replica's part of the batch, and its results.
 
     Attributes:
-        cuts: of the batch's parts, each once; several where parts have different numbers of rows.
-        gradients: those that each optimizer was to apply, in order.
-        sizes: of the same, the norm of what this replica had before sums over replicas.
-        differing: the random draws that cannot be made equal both ways.
-        draws: how often something was drawn without a seed of Keras's.
-        shapes: of the draws; a dimension with a row for each example is -1.
-        drawn: the draws, by `id`.
+        cuts: the replica's rows of the batch's parts; more than one if the parts have different
+            numbers of rows.
+        gradients: the gradients that each optimizer was to apply, in order.
+        sizes: for each of `gradients`, the norm of this replica's own gradients before the sum.
+        differing: the names of random draws that cannot be made equal in both ways.
+        draws: the number of draws of `tf.random` without a seed.
+        shapes: the shapes of the draws; a first dimension of n rows per example is written as -n.
+        drawn: the draws of rank 1, by `id`.
         sums: a description of each sum over replicas that was left out.
-        pythons: the stand-in for the generator of the module `random`, the same in each way.
-        numpys: the same of `numpy.random`.
+        pythons: a replacement for the generator of the module `random`, equal in both ways.
+        numpys: a replacement for the generator of `numpy.random`, equal in both ways.
     """
 
     cuts: Sequence[Cut]
@@ -54,19 +55,20 @@ class Way:
     numpys: np.random.RandomState = field(default_factory=lambda: np.random.RandomState(SEED))
 
     def note_gradients(self, given: Sequence[Any], over_all: Sequence[Any]) -> None:
-        """Note gradients that no optimizer applies."""
+        """Note a replica's gradients, and their sums over all replicas, which are not applied."""
         self.gradients.append([_as_array(one) for one in over_all])
         self.sizes.append(norm([_as_array(one) for one in given]))
 
     def next_draw(self) -> int:
-        """Return how many draws there were before."""
+        """Count a draw, and return its number, from 1 on."""
         self.draws += 1
         return self.draws
 
     def rows_of(self, draw: Callable[[Any], Any], shape: Any) -> Any:
-        """Return this replica's rows of the whole batch's draw; a draw without rows is the same.
+        """Return this replica's rows of a draw for the whole batch.
 
-        The share's shape may have blocks of its rows, one after the other, or none.
+        The first dimension of `shape` may be a multiple of the share's rows: several blocks, one
+        after the other. A draw of any other shape is the same on all replicas.
         """
         sides = [int(side) for side in np.asarray(shape).reshape(-1)]
         cut = self._cut_of(sides[0]) if sides else None
@@ -81,7 +83,7 @@ class Way:
         return self._noted(tf.reshape(mine, sides))
 
     def _cut_of(self, drawn: int) -> Cut | None:
-        """Return the cut with so many rows; None: they are not rows of the batch."""
+        """Return the cut whose rows `drawn` is a multiple of; None: they are not the batch's."""
         exact = [one for one in self.cuts if one.rows == drawn]
         found = exact or [one for one in self.cuts if one.rows and drawn % one.rows == 0]
         if len(found) > 1:

@@ -1,1 +1,1 @@
-"""Changes of Keras's behaviour within a step of several replicas."""
+"""Changes Keras's behaviour within a step of several replicas."""

@@ -32,18 +32,20 @@ log = logging.getLogger("trainer")
 
 
 def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = False) -> None:
-    """Give a model's and its optimizer's variables the chief's values; all workers call it.
+    """Give a model's and its optimizer's variables the chief's values; all workers call this.
 
     Args:
-        model: some of whose variables may not exist yet.
-        more: other variables, which may be the model's, too.
-        may_differ: whether all is well where the workers have different ones: some may not exist on
-            all of them yet. The model's own get the chief's values then if these are the same.
+        model: a model, some of whose variables may not exist yet.
+        more: other variables, which may include the model's.
+        may_differ: whether to accept that workers have different variables, because some do not
+            exist on all workers yet. Then the model's own variables get the chief's values if all
+            workers have the same ones, and otherwise nothing is done.
 
     Raises:
-        ValueError: the workers have other models.
-        ConfigurationError: this newcomer has; the others continue without it (newcomers.py).
-        PeerUnfit: another one is.
+        ValueError: the workers' models have different variables.
+        ConfigurationError: only newcomers' models differ, and this is a newcomer; the others
+            continue without it (newcomers.py).
+        PeerUnfit: only newcomers' models differ, and this is not one of them.
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None:
@@ -57,7 +59,8 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
 def renew_constants(model: keras.Model) -> bool:
     """Update layers that compute with copies of their variables; tell whether any was out of date.
 
-    Normalization makes its own constants, when `adapt` and `load_weights` request it.
+    Normalization is such a layer. It computes with constants, which Keras only updates in `adapt`
+    and `load_weights`.
     """
     has_changed = False
     for layer in keras_names.layers_within(model):
@@ -77,10 +80,10 @@ def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
 
 
 def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
-    """Do so the first time in a call of Keras's, or in a user's own loop, and not again.
+    """Do as `make`, but only once in each call of Keras's, or once in all of a user's own loops.
 
     A `fit` may validate, and may have callbacks with their own models. When it begins again after a
-    loss, all of them are new to it, as they are to a newcomer.
+    loss, it does so again for all of them, because a newcomer needs their values, too.
     """
     call = running.current()
     if not running.is_announced():
@@ -100,7 +103,7 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
 
 
 def make_for_loop(model: keras.Model, *, may_differ: bool = False) -> None:
-    """Give a model's variables the chief's values where a loop of a user's own uses it first."""
+    """Give a model's variables the chief's values when a user's own loop first uses the model."""
     kept = of_model.of(model)
     if not kept.is_alike:
         make(model, may_differ=may_differ)
@@ -118,22 +121,22 @@ def make_variables(variables: Sequence[Any]) -> None:
 
 
 def digest_of(variables: Iterable[Any]) -> str:
-    """Return what tells the values of variables from others."""
+    """Return a digest of the values of variables, as 32 hexadecimal digits."""
     return _digest(_bytes(_value(one)) for one in variables).hex()
 
 
 def note(model: keras.Model) -> None:
-    """Count a fit's model as one with the chief's values: it gets them in other ways."""
+    """Mark a fit's model as having the chief's values, because it gets them in another way."""
     running.current().alike.add(model)
 
 
 def _make_other(model: keras.Model) -> bool:
     """Give a callback's model the chief's values; tell whether all workers had all variables.
 
-    A worker that continues after a loss may have built the model, its statistics and its optimizer
-    before the fit began again, and a newcomer has not. So the statistics that all workers have are
-    averaged here, and not at the beginning of the call. If an optimizer is built on some workers
-    only, the next call asks again.
+    A survivor of a loss may have built the model, its statistics and its optimizer before the fit
+    began again, and a newcomer has not. So statistics are averaged here, once all workers are known
+    to have them, and not at the beginning of the call. If only some workers have built the
+    optimizer, the next call compares again.
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None:
@@ -153,15 +156,17 @@ def _take_from_chief(
     *,
     may_differ: bool = False,
 ) -> bool:
-    """Give variables the chief's values; tell whether all workers have the same ones.
+    """Give variables the chief's values; tell whether all workers have the same variables.
 
     Args:
-        model: whose statistics are averaged once it is known that they have; None: nobody's.
-        variables: of the model, and more.
-        ring: of the workers.
-        may_differ: whether nothing is done where they have not; else that is an error.
+        model: a model whose statistics are averaged first, if all workers have the same variables;
+            None: there is none.
+        variables: the variables of the model, and perhaps others.
+        ring: the workers' ring.
+        may_differ: whether to do nothing if the workers have different variables; otherwise that is
+            an error (see `make`).
     """
-    # Not by name: Keras numbers layers, and one worker may have made others before.
+    # Not by name: Keras numbers layers, and a worker may have created other layers before.
     forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
     call = running.current().name
     digest = _digest(form.encode() for form in forms)
@@ -199,7 +204,7 @@ def _take_from_chief(
 
 
 def _say_other_code(code: Facts, ring: RenewableRing, call: str) -> None:
-    """Warn of workers with other files of the script, or other packages; all workers call it."""
+    """Warn that the workers' script files or packages differ; all workers call this."""
     workers = WorkersOfRing(ring)
     everyone = of_all(workers, code, f"{call} (the workers' code)")
     script_text.say_differences(everyone, [f"worker-{place}" for place in workers.members])
@@ -210,7 +215,7 @@ Piece: TypeAlias = tuple[Any, slice | None]
 
 
 def _packs(variables: Iterable[Any]) -> Iterator[list[Piece]]:
-    """Yield all variables in packs of about PACK_BYTES, so that no copy of all is made at once."""
+    """Yield all variables in packs of about PACK_BYTES, which limits the memory for copies."""
     pack: list[Piece] = []
     packed = 0
     for piece in itertools.chain.from_iterable(map(_pieces, variables)):
@@ -263,7 +268,7 @@ def _value(variable: Any) -> np.ndarray:
 
 
 def _held(variable: Any) -> Any:
-    """Return what holds the value of a variable, Keras's or TensorFlow's."""
+    """Return TensorFlow's variable, which may be the value of one of Keras's."""
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 

@@ -1,7 +1,7 @@
-"""The averages of `synchronized` BatchNorm, over all replicas' examples.
+"""Computes the mean and variance of `synchronized` BatchNorm over all replicas' examples.
 
-Keras's own function sums over the replicas of a strategy, and a process in a ring has none. It also
-counts borrowed examples, and does not sum over replicas if there is a mask.
+Keras's own function sums over the replicas of a strategy only, and processes in a ring have no
+strategy. It also counts borrowed examples, and does not sum over replicas if there is a mask.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def moments_of_layer(
     if mask is None or not self.synchronized:
         return _moments(self, inputs, mask)  # type: ignore[no-any-return]
     axes = keras_names.reduction_axes(self)
-    epsilon = keras.config.epsilon()  # where Keras divides
+    epsilon = keras.config.epsilon()  # Keras adds it to the divisor, too
     is_there = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
     x = tf.where(is_there, inputs, 0)
     sums = _sums_of_all((x, tf.square(x), tf.cast(is_there, x.dtype)), axes)
@@ -53,7 +53,7 @@ def moments_of_layer(
 
 
 def _sums_of_all(values: Sequence[tf.Tensor], axes: Any) -> list[tf.Tensor]:
-    """Return the sums over some dimensions, and over all replicas' examples."""
+    """Return the sums over the axes, and over all replicas' examples, with the axes kept."""
     share = step_context.current()
     if share and share.is_own_step:
         share.problems.append(SUMS_IN_EACH_STEP)
@@ -64,10 +64,10 @@ def _sums_of_all(values: Sequence[tf.Tensor], axes: Any) -> list[tf.Tensor]:
 
 @tf.custom_gradient
 def _summed(*values: tf.Tensor) -> Any:
-    """Return the sums over all replicas; their gradients are summed, too.
+    """Return the sums over all replicas; in the backward pass, gradients are summed, too.
 
-    Each replica's gradients are weighted by its share of the batch: either its loss was weighted
-    before, or `optimizers.py` will weight its gradients.
+    Each replica's gradients must be weighted by its share of the batch. Either the loss was
+    weighted before, or `optimizers.py` will weight the gradients.
     """
     share = step_context.current()
 
@@ -87,7 +87,7 @@ def _summed(*values: tf.Tensor) -> Any:
 
 
 def _each_summed(values: Sequence[tf.Tensor], what: str) -> list[tf.Tensor]:
-    """Return the sums; TensorFlow sums them one by one, as Keras does because of NCCL."""
+    """Return the sums; without a ring one by one, as in Keras, because of NCCL."""
     if ring_of(tf.distribute.get_strategy()):
         return list(summed(values, what))
     return [total for value in values for total in summed([value])]

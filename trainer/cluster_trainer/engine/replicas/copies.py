@@ -1,8 +1,8 @@
-"""A plain model's variables, with a copy on each device while Keras computes on all of them.
+"""Gives a plain model's variables a copy on each device while Keras computes on all devices.
 
-Outside of such a call all is as on one device: each variable is the one that the script has made,
-and it is the first device's copy within the call. So what a script does between two calls, or
-between two steps of a loop of its own, never meets a variable of several devices.
+Outside of such a call the model has the variables that the script has created. Within the call each
+of them is the first device's copy. So a script never meets a variable of several devices between
+two calls, or between two steps of its own loop.
 """
 
 import threading
@@ -25,11 +25,11 @@ SUM, MEAN = tf.VariableAggregation.SUM, tf.VariableAggregation.MEAN
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a variable of TensorFlow's stands: in one of Keras's, or in an attribute of a layer.
+    """The place of one of TensorFlow's variables: in a Keras variable, or in a layer's attribute.
 
     Attributes:
-        owner: the variable of Keras's, or the layer.
-        name: of the attribute; None: the owner is a variable.
+        owner: the Keras variable, or the layer.
+        name: the name of the layer's attribute; None: the owner is a Keras variable.
     """
 
     owner: Any
@@ -37,16 +37,16 @@ class Place:
 
     @property
     def key(self) -> tuple[int, str | None]:
-        """What tells the place from others."""
+        """The identity of the place."""
         return id(self.owner), self.name
 
     @property
     def variable(self) -> Any:
-        """What stands there now; None: it is not initialised yet."""
+        """The variable in this place now; None: it is not initialised yet."""
         return vars(self.owner)[self.name] if self.name else keras_names.value_of(self.owner)
 
     def put(self, variable: Any) -> None:
-        """Put another one there."""
+        """Put another variable in this place."""
         if self.name:
             vars(self.owner)[self.name] = variable
         else:
@@ -55,7 +55,7 @@ class Place:
 
 @dataclass
 class _Known:
-    """What is known of a place: its variable of all devices, and how many calls compute with it."""
+    """The mirrored variable of a place, and the number of running calls that compute with it."""
 
     mirrored: Any = None
     calls: int = 0
@@ -63,7 +63,7 @@ class _Known:
 
 @dataclass
 class _OfProcess:
-    """What all threads know: of places, of calls, and how many there are of a model."""
+    """The state of all threads: places, the running calls, and how many there are of each model."""
 
     known: dict[tuple[int, str | None], _Known] = field(default_factory=dict)
     calls: WeakKeyDictionary[keras.Model, int] = field(default_factory=WeakKeyDictionary)
@@ -75,7 +75,7 @@ _of_process = _OfProcess()
 
 
 def places_of(model: keras.Model) -> list[Place]:
-    """Return where the variables stand that a step of a model may read or assign."""
+    """Return the places of all variables that a step of a model may read or assign."""
     found = [*model.variables, *statistics.of_metrics(model), *random_layers.global_seed()]
     given = [one for one in keras_names.user_metrics(model) if isinstance(one, keras.Metric)]
     found += [variable for metric in given for variable in metric.variables]
@@ -89,7 +89,10 @@ def places_of(model: keras.Model) -> list[Place]:
 
 
 def may_be_copied(model: keras.Model, strategy: tf.distribute.Strategy) -> bool:
-    """Tell whether a model's variables are plain ones, on the first of a strategy's devices."""
+    """Tell whether a model's variables are plain, or already mirrored on all devices.
+
+    Trainable plain variables must be on the first of the strategy's devices.
+    """
     first = strategy.extended.worker_devices[0]
     return all(_may_be_copied(one.variable, first) for one in places_of(model))
 
@@ -97,7 +100,7 @@ def may_be_copied(model: keras.Model, strategy: tf.distribute.Strategy) -> bool:
 def _may_be_copied(variable: Any, device: str) -> bool:
     if isinstance(variable, tensorflow_names.DistributedVariable):
         return local_devices.is_of_all(variable.distribute_strategy)
-    # What is not trained may be on the CPU, such as seeds.
+    # Variables that are not trained, such as seeds, may be on the CPU.
     return not variable.trainable or variable.device == device
 
 
@@ -109,13 +112,13 @@ class Held:
         self._places: list[Place] = []
 
     def hold(self) -> None:
-        """Put variables of all devices in their places, and the model in the strategy's scope.
+        """Put mirrored variables in their places, and the model in the strategy's scope.
 
-        All devices begin with the first one's values.
+        All devices begin with the first device's values.
         """
         calls = _of_process.calls
         with _of_process.lock:
-            for one in _of_process.held:  # what these have made since they began stays as it is
+            for one in _of_process.held:  # variables that outer calls have created stay as they are
                 one.hold_new(one.new())
             _of_process.held.append(self)
             calls[self._model] = calls.get(self._model, 0) + 1
@@ -124,7 +127,7 @@ class Held:
             _run(self._model, "to all devices", earlier, _spread)
 
     def _hold(self, place: Place) -> Any:
-        """Hold a place; return its variable of all devices if an earlier call has made it."""
+        """Hold a place; return its mirrored variable if an earlier call has created that."""
         known, variable, stale = _known(place), place.variable, None
         if not known.calls and not isinstance(variable, tensorflow_names.DistributedVariable):
             if (
@@ -140,12 +143,12 @@ class Held:
         return stale
 
     def hold_new(self, places: Iterable[Place]) -> None:
-        """Hold what a call within this one has made, which this one may compute with."""
+        """Hold the places of variables that a call within this one has created."""
         for place in places:
             self._hold(place)
 
     def new(self) -> list[Place]:
-        """Return the places whose variables of all devices were made within the call."""
+        """Return the places whose mirrored variables were created within the call."""
         held = {place.key for place in self._places}
         return [
             place
@@ -155,7 +158,7 @@ class Held:
         ]
 
     def release(self) -> None:
-        """Put the first device's variables back, with what all devices have added up."""
+        """Put the first device's variables back, with the sums or means of separate copies."""
         calls = _of_process.calls
         with _of_process.lock:
             _of_process.held.remove(self)
@@ -174,7 +177,7 @@ class Held:
             known = _known(place)
             known.calls -= 1
             if not known.calls and isinstance(place.variable, tensorflow_names.DistributedVariable):
-                known.mirrored = place.variable  # made within the call, or before it
+                known.mirrored = place.variable  # created within the call, or before it
                 yield place, place.variable
 
 
@@ -187,7 +190,7 @@ def _known(place: Place) -> _Known:
 
 
 def _mirrored(variable: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Return a variable of all devices whose first copy is a plain one."""
+    """Return a mirrored variable whose first copy is the given plain variable."""
     copies, name = [variable], variable.name.partition(":")[0]
     with tf.init_scope():
         for number, device in enumerate(strategy.extended.worker_devices[1:], 1):
@@ -221,7 +224,7 @@ def _run(
 
 
 def _spread(variables: Sequence[Any]) -> None:
-    """Give all copies the first one's value; of what is summed the others have nothing."""
+    """Give all copies the first copy's value, or 0 if the copies are summed when read."""
     for variable in variables:
         first, *others = tensorflow_names.copies_of(variable)
         for copy in others:
@@ -231,7 +234,7 @@ def _spread(variables: Sequence[Any]) -> None:
 
 
 def _gather(variables: Sequence[Any]) -> None:
-    """Give the first copy what a strategy takes for the value of all."""
+    """Give the first copy the value that a strategy would read: the sum or mean of all copies."""
     for variable in variables:
         first, *_ = copies = tensorflow_names.copies_of(variable)
         if variable.aggregation not in (SUM, MEAN):

@@ -1,15 +1,17 @@
 """Losses of a share, so that their weighted mean over replicas is the loss of the global batch.
 
-A mean over the examples of a share needs nothing: Keras's divisions by the number of replicas are
-left out (`step_context.seeing_one_replica`). A sum over a share is multiplied by the ratio of the
-batch to the share. A mean over the elements of a share that a mask or weights keep is divided by
-their number in the whole batch.
+A share's loss depends on its kind:
 
-TensorFlow and Keras sum losses of single examples implicitly: `tape.gradient` of a vector is the
-gradient of its sum, and Keras sums the values of `add_loss`. That is a sum over a share, too.
+- A mean over examples is left alone. Only Keras's divisions by the number of replicas are undone
+  (`step_context.seeing_one_replica`).
+- A sum over examples is multiplied by the ratio of the batch to the share. This includes implicit
+  sums: `tape.gradient` of a vector is the gradient of its sum, and Keras sums the values of
+  `add_loss`.
+- A mean over the elements that a mask or weights keep is divided by their number in the whole
+  batch.
 
-A number that your own `train_step` reports to a `keras.metrics.Mean` is weighted by the share: on
-one device each batch counts once.
+A number that your own `train_step` reports to a `keras.metrics.Mean` is weighted by the share,
+because on one device each batch counts once.
 """
 
 from typing import Any
@@ -37,10 +39,10 @@ def _share() -> step_context.Share:
 
 
 def _of_all(count: Any) -> tf.Tensor:
-    """Return a replacement for a share's count, so that the mean over all is right.
+    """Return the divisor with which weighted means of all shares add up to the batch's mean.
 
-    It is the count of all replicas, times this one's weight. In a step that the worker takes by
-    itself, it is the share's own.
+    It is the count over all replicas, multiplied by this replica's weight. In a step that the
+    worker takes by itself, it is the share's own count.
     """
     count, part = tf.stop_gradient(tf.convert_to_tensor(count)), _share()
     if part.is_own_step:
@@ -54,7 +56,7 @@ def _of_all(count: Any) -> tf.Tensor:
 def reduced(
     values: Any, sample_weight: Any = None, reduction: str | None = "sum_over_batch_size"
 ) -> Any:
-    """Reduce a share's losses like Keras reduces the batch's, except for the share's weight."""
+    """Reduce a share's losses, so that the weighted mean over replicas is Keras's for the batch."""
     is_scalar = tuple(values.shape) == ()
     if reduction == "sum" and not is_scalar:
         return _as_of_batch(tf.reduce_sum(values))
@@ -65,7 +67,7 @@ def reduced(
 
 
 def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> Any:
-    """Apply a mask to weights like Keras, with the number that it keeps in the whole batch."""
+    """Apply a mask to weights like Keras, but count the kept elements in the whole batch."""
     if mask is None or reduction not in MEANS:
         return _apply_mask(sample_weight, mask, dtype, reduction)
     mask = tf.cast(mask, dtype)
@@ -91,19 +93,19 @@ def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
 def is_of_each(value: Any) -> bool:
     """Tell whether a tensor has a row for each example of the share.
 
-    A share's size may be unknown when a step is traced; then the vector's is, too.
+    If the share's size is unknown when a step is traced, then so is the tensor's.
     """
     part = step_context.current()
     if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
         return False
-    if not part.rows:  # nothing was cut, as of the number of an episode
+    if not part.rows:  # nothing was cut: a loop over numbers of episodes, for example
         return False
     size = value.shape[0]
     return size is None or (size > 0 and size in part.rows)
 
 
 def _as_of_batch(value: Any) -> Any:
-    """Return a share's sum, or its factor, as the batch's; 0 for a borrowed example."""
+    """Divide a share's sum, or a factor of it, by the share's weight; 0 for a borrowed example."""
     part = _share()
     if part.is_of_loop and not part.rows:  # nothing was cut
         return value
@@ -117,7 +119,7 @@ def gradient_of_batch(
     output_gradients: Any = None,
     unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
 ) -> Any:
-    """Return gradients like TensorFlow; with respect to variables, those of the batch's sum."""
+    """Return gradients like TensorFlow; for variables, those of the sum over the whole batch."""
     targets = tf.nest.flatten(target)
     if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
         output_gradients = [
@@ -133,6 +135,6 @@ def _are_variables(sources: Any) -> bool:
 
 
 def aggregated(self: Any, loss: Any) -> Any:
-    """Sum the values of `add_loss` like Keras; for a share, as the batch's sum."""
+    """Sum the values of `add_loss` like Keras; a sum over a share counts as the batch's sum."""
     total = _aggregate(self, loss)
     return _as_of_batch(total) if is_of_each(loss) else total

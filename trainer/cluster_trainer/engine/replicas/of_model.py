@@ -15,9 +15,10 @@ class OfModel:
     """The data about one model; nothing here may hold the model itself.
 
     Attributes:
-        has_automatic_jit: whether Keras decides on XLA (`jit_compile="auto"`): on one device only.
-        is_alike: whether all workers have the same values, for a user's own loop.
-        functions: by name, each with the variables that it is of, by `id`.
+        has_automatic_jit: whether Keras decides on XLA (`jit_compile="auto"`). Then it is used on
+            one device only.
+        is_alike: whether the workers were given the same values for a user's own loop.
+        functions: functions by name, each with the `id`s of the variables that it computes with.
     """
 
     has_automatic_jit: bool = False
@@ -27,9 +28,9 @@ class OfModel:
     def function(
         self, name: str, variables: Sequence[Any], make: Callable[[], Callable[[], Any]]
     ) -> Callable[[], Any]:
-        """Return a function of some variables, created when it is first requested for them.
+        """Return a function of some variables; `make` it if they have none with this name.
 
-        A new trace would mean new collectives on all workers.
+        It is kept because a new trace would need new collectives on all workers.
         """
         known = [id(one) for one in variables]
         if name not in self.functions or self.functions[name][0] != known:

@@ -2,11 +2,12 @@
 
 Keras's own optimizers sum last (`_backend_update_step` in
 keras/src/backend/tensorflow/optimizer.py): each replica clips its own part, LossScaleOptimizer
-looks for overflows on the first replica alone, and `gradient_accumulation_steps` fails. Here all
-replicas have the same gradients before an optimizer begins, and each updates its own copies of the
-variables, which therefore stay alike. After that, replicas exchange nothing, so an optimizer may
-act under a condition. A user's own `apply` or `apply_gradients` is such an optimizer: it gets the
-sums.
+looks for overflows on the first replica alone, and `gradient_accumulation_steps` fails.
+
+Here all replicas have the same gradients before an optimizer begins. Each replica then updates its
+own copies of the variables, which therefore stay alike. As the optimizer itself exchanges nothing,
+it may act under a condition. A user's own `apply` or `apply_gradients` gets the summed gradients,
+too.
 
 In a step that a worker takes by itself (rounds.py) an optimizer gets its share's own gradients.
 """
@@ -51,12 +52,15 @@ log = logging.getLogger("trainer")
 def begin_means(
     gradients: Sequence[Gradient | None], weight: tf.Tensor
 ) -> Callable[[], list[Gradient | None]]:
-    """Begin the means of all replicas' gradients, weighted by their shares; see `begin_sums`."""
+    """Begin to compute the means of all replicas' gradients, weighted by their shares.
+
+    Return a function that waits for the means.
+    """
     return begin_sums_of([None if one is None else _times(one, weight) for one in gradients])
 
 
 def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gradient | None]]:
-    """Begin the sums of all replicas' gradients; return a function that waits for them."""
+    """Begin to sum all replicas' gradients; return a function that waits for the sums."""
     present = [one for one in gradients if one is not None]
     wait = begin_sums(present, "training (gradients)", wire=group.gradients_wire())
     ways = [_of_unique_rows if _has_unique_rows(one) else _of_same_rows for one in present]
@@ -69,9 +73,9 @@ def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gra
 
 
 def _has_unique_rows(gradient: Gradient) -> bool:
-    """Tell whether `tf.unique` makes a sparse gradient's rows, as the product of a sparse input.
+    """Tell whether `tf.unique` has made a sparse gradient's indices, as for sparse inputs.
 
-    On one device no row of the batch occurs twice then. An eager gradient does not tell.
+    Then no row of the batch occurs twice on one device. An eager gradient does not show its origin.
     """
     if not isinstance(gradient, tf.IndexedSlices) or not hasattr(gradient.indices, "graph"):
         return False
@@ -82,19 +86,19 @@ def _has_unique_rows(gradient: Gradient) -> bool:
 
 
 def _of_unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Return a sparse sum with each row once, which several replicas may have."""
+    """Return a sparse sum with each row once; several replicas may have had the same row."""
     indices, places = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(indices))
     return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _of_same_rows(gradient: Gradient) -> Gradient:
-    """Return a sparse sum with each row once, if all replicas have the same rows.
+    """Return a sparse sum with each row once, if all replicas have the same distinct rows.
 
-    An embedding of positions is an example: on one device its gradient is summed over the batch
-    before it is sparse, and no row occurs twice. With tokens, each replica has its own rows, or
-    some occur twice, as with segments; one device does not sum these either. Operations that are
-    not linear, such as Adam's squares and clipping, depend on the difference.
+    An embedding of positions is an example: one device sums its gradient over the batch before it
+    becomes sparse, so that no row occurs twice. An embedding of tokens or segments is left as it
+    is: replicas have different rows, or rows occur twice, and one device does not sum these either.
+    The difference matters to operations that are not linear, such as clipping and Adam's squares.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -120,7 +124,7 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
 
 
 def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
-    """Return a share's part of a gradient; a borrowed example's is 0, NaN or not."""
+    """Return a gradient multiplied by a weight; with weight 0 it is 0, even where it was NaN."""
     weight = tf.cast(weight, gradient.dtype)
     if isinstance(gradient, tf.IndexedSlices):
         values = tf.math.multiply_no_nan(gradient.values, weight)
@@ -129,7 +133,7 @@ def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
 
 
 def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
-    """Let a class of optimizers, with its own methods, reduce first; done at its first object."""
+    """Let the methods of an optimizer's class reduce first, when its first object is created."""
 
     @wraps(initialize)
     def see_to_the_class(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -146,7 +150,7 @@ def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
 
 
 def seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., None]:
-    """Let a method reduce first that is set on a single optimizer."""
+    """Let a method that is set on a single optimizer reduce first."""
 
     @wraps(set_attribute)
     def see_to_the_method(self: Any, name: str, value: Any) -> None:
@@ -158,7 +162,7 @@ def seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., No
 
 
 def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function as a method, which takes the optimizer first."""
+    """Return a function as a method that ignores its first argument, the optimizer."""
 
     @wraps(function)
     def method(_: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -168,7 +172,7 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[..., Any]:
-    """Return a method that gets the sums: `apply`, or `apply_gradients`, which takes pairs."""
+    """Return an `apply`, or an `apply_gradients` that takes pairs, that gets reduced gradients."""
     names = _names_of_two(method)
 
     @wraps(method)
@@ -200,7 +204,7 @@ def _names_of_two(method: Callable[..., Any]) -> list[str]:
 def _in_order(
     names: Sequence[str], arguments: Sequence[Any], keywords: dict[str, Any]
 ) -> list[Any]:
-    """Return arguments in their order, including those given by name, which are removed."""
+    """Return arguments in order; those given by name are moved here from `keywords`."""
     given = [*arguments]
     for name in names[len(given) :]:
         if name not in keywords:
@@ -213,7 +217,7 @@ def _in_order(
 def _over_all(
     optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None
 ) -> Iterator[Sequence[Any]]:
-    """Give the context the gradients of all replicas, if these are a share's."""
+    """Yield the gradients of all replicas if the given ones are a share's; else the given ones."""
     part = step_context.current()
     if part is None:
         _warn_of_training_alone()
@@ -238,7 +242,7 @@ def _reduced(
     given_variables: Sequence[Any] | None,
     part: step_context.Share,
 ) -> Sequence[Any]:
-    """Return the gradients of all replicas, or their maximum for a variable that takes that."""
+    """Return the sums of the replicas' gradients; the maxima for variables to be overwritten."""
     _must_be_of_the_strategy(optimizer)
     if any(map(_is_clipped, gradients)):
         _warn_of_clipped_shares()
@@ -272,7 +276,7 @@ def _own(
 ) -> Sequence[Gradient | None]:
     """Return the share's own gradients, for a step that the worker takes by itself.
 
-    0 where the share has no examples: all workers' counters of steps stay alike.
+    Without examples they are 0. They are applied all the same, so that step counters stay alike.
     """
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         part.problems.append(SCALES_LOSS)
@@ -316,8 +320,8 @@ def _of_known_shapes(
 ) -> Sequence[Gradient | None]:
     """Return gradients with their variables' shapes, so that all workers pack them alike.
 
-    TensorFlow does not always know a gradient's shape, for example of a Dense behind texts of any
-    length. It may know it on one worker, which has used shares of one size, and not on another.
+    TensorFlow does not always know a gradient's shape, for example of a Dense layer after texts of
+    any length. It may know the shape on a worker whose shares had one size, and not on another.
     """
     if len(gradients) != len(variables):  # Keras refuses it
         return gradients
@@ -335,7 +339,7 @@ def _variables_of(optimizer: Any) -> Sequence[Any]:
 
 
 def _is_clipped(gradient: Gradient | None) -> bool:
-    """Tell whether TensorFlow's or Keras's clipping makes a gradient, by its operation's name.
+    """Tell by its operation's name whether TensorFlow's or Keras's clipping has made a gradient.
 
     Operations in the backward pass, such as that of a clipped activation, do not count.
     """
@@ -355,7 +359,7 @@ def _warn_of_clipped_shares() -> None:
 
 @cache
 def _warn_of_training_alone() -> None:
-    """Warn once about a user's own training loop if a ring is requested."""
+    """Warn once that a script's own loop trains each worker alone, if a ring is requested."""
     if group.is_wanted() and not tf.distribute.has_strategy():
         log.warning(
             "An optimizer was applied outside of Keras's fit and train_on_batch, for example by "
@@ -366,7 +370,11 @@ def _warn_of_training_alone() -> None:
 
 
 def _must_be_of_the_strategy(optimizer: Any) -> None:
-    """Refuse an optimizer whose counter all replicas of a process would share, each counting on."""
+    """Refuse an optimizer whose step counter all replicas of a process would share and increment.
+
+    Raises:
+        ValueError: it was created outside of the strategy's scope.
+    """
     counter = keras_names.step_counter(getattr(optimizer, "inner_optimizer", optimizer))
     if not step_context.is_of_all(counter):
         raise ValueError(
@@ -376,7 +384,11 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
 
 
 def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
-    """Refuse variables that became trainable after an optimizer was built, clearer than Keras."""
+    """Refuse variables that became trainable after an optimizer was built.
+
+    Raises:
+        ValueError: with their names, and a clearer text than Keras's.
+    """
     if new := [one.path for one in keras_names.unknown_to(optimizer, variables)]:
         raise ValueError(
             f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Layers "
@@ -386,9 +398,12 @@ def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def _must_be_as_went_back(part: step_context.Share, *, is_weighted: bool) -> None:
-    """Refuse a step that scales the losses of some optimizers only, where layers sum over replicas.
+    """Refuse a step that scales the losses of only some optimizers if layers sum over replicas.
 
-    Which loss a gradient is of cannot be told where it goes back through such a layer.
+    In the backward pass through such a layer, it is unknown to which loss a gradient belongs.
+
+    Raises:
+        ValueError: the step does so.
     """
     if part.summed_backwards - {is_weighted}:
         raise ValueError(
@@ -401,8 +416,8 @@ def _must_be_as_went_back(part: step_context.Share, *, is_weighted: bool) -> Non
 def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
     """Create an optimizer's variables outside of the step that uses it for the first time.
 
-    Where a model was compiled with it, Keras has done so already; where its own `train_step` has
-    several, nobody has.
+    Keras has already done so for the optimizer given to `compile`, but not for further optimizers
+    of a model's own `train_step`.
     """
 
     def of_all(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> None:
@@ -415,10 +430,10 @@ def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
 
 
 def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Weight a loss rather than all of its gradients.
+    """Return a `scale_loss` that weights the loss by the share, in place of its gradients.
 
-    Above all where they are float16: each example's part is as large then as on one device, and
-    overflows where it would overflow there.
+    This matters for float16: each example's part is then as large as on one device, and overflows
+    if it would overflow there.
     """
 
     @wraps(scale_loss)
@@ -483,11 +498,11 @@ def overwrite_own(self: Any, trainable_variables: Sequence[Any]) -> None:
 
 
 def assign(self: Any, value: Any) -> None:
-    """Assign to a variable; an optimizer's own are each replica's.
+    """Assign to a variable; an optimizer assigns to this replica's copies of its variables.
 
-    They would be sent from the first replica otherwise, which no condition allows. And TensorFlow
-    reads a metric's variable of several replicas once it was reset, as a sum over all of them that
-    nobody looks at.
+    Otherwise TensorFlow would send their values from the first replica, which it cannot do under a
+    condition. A mirrored variable is not read after the assignment: TensorFlow would sum a metric's
+    variable over all replicas for a value that nobody uses.
     """
     variable = keras_names.value_of(self)
     value = tf.cast(value, variable.dtype)

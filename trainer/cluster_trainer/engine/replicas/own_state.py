@@ -1,11 +1,11 @@
 """The effects of a step on layers' own state, if they depend on a replica's share of the batch.
 
-Many do not: a counter of steps, the moving average of an encoder's weights and a spectral norm's
-vector are assigned alike on all replicas. Such state is left alone, also on a replica without
-examples. Other state is handled as follows:
+Many effects do not: a counter of steps, the moving average of an encoder's weights and a spectral
+norm's vector are assigned alike on all replicas. Such state is left alone, even on a replica
+without examples. Other state is handled as follows:
 
 - A replica without examples, which has borrowed one, discards its changes. If all replicas compute
-  the whole batch, the changes stay: they are the same on all.
+  the whole batch, the changes are the same on all replicas, and stay.
 - Integers that are added up, such as counts of words, get the sum of all replicas' additions.
 - Other integers are each replica's own, and a warning says so.
 - Floating-point values that a step of the script's own assigns are averaged over all replicas, like
@@ -57,11 +57,11 @@ def seen_to(
     Yields the batch for the step.
 
     Args:
-        model: whose step it is.
-        batch: this replica's share, which the step is given.
-        part: the known facts about the share.
+        model: the model that the step belongs to.
+        batch: this replica's share of the batch.
+        part: the facts that are known about the share.
         guards: whether the replica may be without examples.
-        is_keras_own: whether the step is Keras's `train_step` or `test_step`, not the script's.
+        is_keras_own: whether the model's `train_step` is Keras's own.
 
     Raises:
         ConfigurationError: each replica would decide for itself whether gradients are summed.
@@ -97,12 +97,12 @@ def seen_to(
 
 
 class _Changes(NamedTuple):
-    """What a step has assigned that depends on the share.
+    """The variables that a step has assigned, with values that depend on the share.
 
     Attributes:
-        dependent: all of it.
-        counts: of it, whole numbers that are added up.
-        means: numbers with a fraction that a step of the script's own assigns.
+        dependent: all of them.
+        counts: the integers that are added up.
+        means: the floating-point variables that a step of the script's own assigns.
     """
 
     dependent: list[Any]
@@ -119,12 +119,12 @@ def _seen(  # noqa: PLR0913
     *,
     is_keras_own: bool,
 ) -> _Changes:
-    """Return what a step has assigned; see `seen_to`.
+    """Return the variables that a step has assigned; see `seen_to`.
 
     Raises:
         ConfigurationError: each replica would decide for itself whether gradients are summed.
     """
-    if tf.executing_eagerly():  # it is unknown whether it depends on the share
+    if tf.executing_eagerly():  # without a graph, it is unknown whether they depend on the share
         return _Changes([one for one in state if _is_another(one, before[id(one)])], [], [])
     own, whole = _of_script(model, part), statistics.whole_numbers(model)
     writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))], part)
@@ -145,7 +145,8 @@ def _is_another(variable: Any, before: tf.Tensor) -> bool:
 def _of_any_size(part: Any) -> Any:
     """Return a part of a batch with an unknown number of examples.
 
-    Otherwise a number that a step takes from its shape would be a constant, and not the share's.
+    Otherwise a number that a step takes from the shape would be a constant in its graph, and would
+    not show that it depends on the share.
     """
     if tf.executing_eagerly() or not isinstance(part, tf.Tensor) or not part.shape.rank:
         return part
@@ -162,9 +163,10 @@ def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
 
 
 def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
-    """Return none: a result of a scaled loss is the share's part of a sum, not a mean.
+    """Return an empty list, and warn of variables that keep different values on each replica.
 
-    The state of layers is averaged when an epoch ends. A warning names other variables.
+    A value made from a scaled loss is the share's part of a sum, and cannot be averaged as a mean.
+    There is no warning about layers' state, which is averaged when an epoch ends.
     """
     averaged_later = statistics.of_users(model)
     for one in means:
@@ -176,7 +178,7 @@ def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
 def _changed_with(
     means: Sequence[Any], model: keras.Model, batch: Any, part: step_context.Share
 ) -> list[Any]:
-    """Return the variables that were changed with a learning rate that is averaged, if any.
+    """Return the variables that were changed with a learning rate that is among `means`, if any.
 
     These are weights, and the optimizer's state, such as the velocities of SGD.
     """
@@ -194,7 +196,7 @@ def _is_floating(variable: Any) -> bool:
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
-    """Tell whether a variable is one of them; Keras's variables compare their values."""
+    """Tell whether a variable is one of `variables`; `in` would compare values of Keras's."""
     return any(one is variable for one in variables)
 
 

@@ -1,8 +1,8 @@
 """State that is a queue of examples, as in MoCo and NNCLR: it gets the rows of all replicas.
 
-A step assigns to it the rows of its batch, followed by those that were in it before
+A step assigns to a queue the rows of its batch, followed by the queue's earlier rows
 (`q.assign(concat([rows, q])[:size])`). With the share's rows alone, each replica would have its own
-queue, and a mean of queues is no queue. Such an assignment is recognised while a step is traced.
+queue, and a mean of queues is not a queue. Such an assignment is recognised while a step is traced.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _assign = tensorflow_names.ASSIGN.own
 
 
 def is_queue(copy: Any) -> bool:
-    """Tell whether a step was traced in which a replica's copy of a variable is a queue."""
+    """Tell whether a traced step uses a replica's copy of a variable as a queue."""
     return getattr(copy, MARK, False)
 
 
@@ -48,9 +48,9 @@ def assigned(self: Any, value: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
-    """Return the parts that are concatenated to a queue's new rows; nothing if it is none.
+    """Return the parts that are concatenated to a queue's new rows; () if it is not a queue.
 
-    The queue's own rows are first or last, and all other parts have the share's.
+    The queue's own rows are the first or the last part, and all other parts have the share's rows.
     """
     joined = _source(value)
     if joined is None or joined.op.type != "ConcatV2" or not variable.shape.rank:
@@ -64,14 +64,14 @@ def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
 
 
 def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the rows of all replicas, and as many of the queue's as it has room for."""
+    """Return the rows of all replicas, and as many of the queue's earlier rows as still fit."""
     share = step_context.current()
     assert share is not None  # noqa: S101  `is_traced` was asked
     if share.is_own_step:
         share.problems.append(NO_MEAN)
 
     def with_others(part: tf.Tensor) -> tf.Tensor:
-        count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # what is borrowed is another's
+        count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # a borrowed row is not ours
         return gathered(part[:count], "training (a queue)")
 
     rows = tf.concat([p if _is_of(variable, p) else with_others(p) for p in parts], 0)

@@ -1,9 +1,9 @@
 """Lets Keras's random layers draw different numbers on each replica.
 
-A layer's seed is a variable (`keras.random.SeedGenerator`) that counts alike on all replicas, so
-all would drop the same units of their different examples. Here each replica folds its number into
-every seed. The variables stay alike, so a checkpoint of any worker has all of them. If all replicas
-compute the same whole batch, all draw what one device draws.
+A layer's seed is a variable (`keras.random.SeedGenerator`) that counts alike on all replicas. So a
+Dropout would drop the same units on all replicas, for different examples. Here each replica folds
+its number into every seed. The variables themselves stay alike, so any worker's checkpoint is
+complete. If all replicas compute the same whole batch, they draw the numbers of one device.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ _next_alike = SeedGenerator.next
 
 
 def global_seed() -> list[Any]:
-    """Return the state of Keras's global generator; None before its first draw."""
+    """Return [the state of Keras's global generator]; [] before its first draw."""
     generator = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)
     return [] if generator is None else [generator.state]
 

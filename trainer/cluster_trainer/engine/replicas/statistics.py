@@ -1,6 +1,6 @@
-"""The state that each replica keeps for itself during training, and its average over replicas.
+"""Averages the state that each replica keeps for itself during training.
 
-BatchNorm's moving statistics, and everything else that a layer assigns in a training step, differ
+BatchNorm's moving statistics, and all other state that a layer assigns in a training step, differ
 between replicas. They are averaged before they are read. Over a ring, only the values that steps
 have changed are averaged. Values that a script sets itself, for example by `load_weights` on the
 chief, are left to `alike`.
@@ -19,17 +19,19 @@ from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, step_context
 from cluster_trainer.private import keras_names
 
-# By the ring's generation and `id`: a worker of another ring may have changed nothing, and Keras's
-# variables compare their values.
+# By the ring's generation, because workers of another ring may have changed nothing; and by `id`,
+# because Keras's variables compare by value.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
 def of_replica(model: keras.Model) -> list[Any]:
     """Return the floating-point state that a training step may change without an optimizer.
 
-    Frozen weights are not included: they stay, or a user's own step assigns them alike on all
-    replicas. Nor is the state of layers that were made outside of the strategy, such as a
-    Normalization that was adapted before.
+    It does not include:
+
+    - frozen weights, which stay, or which a user's own step assigns alike on all replicas;
+    - the state of layers that were created outside of the strategy, such as a Normalization that
+      was adapted before.
     """
     return [one for one in _own_state(model) if _type_of(one).is_floating]
 
@@ -63,7 +65,7 @@ def rates(model: keras.Model) -> list[Any]:
 
 
 def of_optimizers(model: keras.Model) -> list[Any]:
-    """Return what a model's optimizers keep, such as velocities, but for their learning rates."""
+    """Return the state of a model's optimizers, such as velocities, except their learning rates."""
     optimizers = keras_names.optimizers_of(model)
     found = [variable for one in optimizers for variable in one.variables]
     known = {id(one) for one in rates(model)}
@@ -74,14 +76,14 @@ def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
     """Return the variables of layers other than weights.
 
     Args:
-        model: of the layers.
-        is_of_users: whether those of Keras's own classes are left out.
+        model: the model with the layers.
+        is_of_users: whether to omit layers of Keras's own classes.
     """
     found: list[Any] = []
     for layer in keras_names.layers_within(model):
         if is_of_users and type(layer).__module__.startswith("keras."):
             continue
-        found += keras_names.own_non_trainable(layer)  # created as trainable, frozen or not
+        found += keras_names.own_non_trainable(layer)  # without weights, even if they are frozen
         found += _plain_variables(layer)
     return [one for one in {id(one): one for one in found}.values() if step_context.is_of_all(one)]
 
@@ -99,9 +101,9 @@ def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
 
 
 def of_share(model: keras.Model) -> list[Any]:
-    """Return those of `of_replica` that depend on the replica's share of a batch alone.
+    """Return the state of `of_replica` that may depend on the replica's share of a batch.
 
-    The averages of a synchronized layer depend on the whole batch.
+    It does not include the averages of a synchronized layer, which depend on the whole batch.
     """
     layers = keras_names.layers_within(model)
     synchronized = [one for one in layers if getattr(one, "synchronized", False)]
@@ -162,12 +164,13 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
 def means_of(values: list[tf.Tensor], what: str, local: int = 1) -> list[tf.Tensor]:
     """Return each value's mean over all replicas; call it in a replica context.
 
-    A mean of equal numbers is not always that number, and a frozen layer's must not change.
+    If all replicas have equal values, these are returned unchanged: their rounded mean may differ
+    from them, and a frozen layer's statistics must not change.
 
     Args:
-        values: of this replica.
-        what: the values are; see `summed`.
-        local: how many replicas of a worker are summed before the workers.
+        values: this replica's values.
+        what: a name for the values in messages; see `summed`.
+        local: how many replicas of a worker are summed before the workers' sums.
     """
     sums, total = summed(values, what), count()
     of_equal = _times(_times(values, tf.constant(local)) if local > 1 else values, total // local)
@@ -181,7 +184,7 @@ def means_of(values: list[tf.Tensor], what: str, local: int = 1) -> list[tf.Tens
 
 
 def _times(values: list[tf.Tensor], total: tf.Tensor) -> list[tf.Tensor]:
-    """Return the sums of equal numbers, added one by one like the replicas add them."""
+    """Return each value added to itself, `total` terms in all, one by one as replicas add them."""
 
     def add(done: tf.Tensor, *sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return done + 1, *(one + value for one, value in zip(sums, values, strict=True))

@@ -20,33 +20,34 @@ class Share:
     """One replica's part of a step that several replicas compute together.
 
     Attributes:
-        weight: float32 [], the part of the global batch's examples that this replica has; over all
-            replicas the weights add up to 1.
-        is_whole: bool [], whether this is the whole batch, which all replicas compute alike; one of
-            them has the weight 1.
-        is_reduced: whether the optimizer that is at work has its gradients from all replicas, so
-            that every replica does the same to its own copy of a variable.
-        weighted: the optimizers, by `id`, whose losses were multiplied by the weight, so that
+        weight: the fraction of the global batch's examples that this replica has, float32 []. Over
+            all replicas the weights add up to 1.
+        is_whole: whether this is the whole batch, which all replicas compute alike, bool []. Then
+            one of them has the weight 1, and the others 0.
+        is_reduced: whether the running optimizer has the gradients of all replicas, so that each
+            replica does the same to its own copies of the variables.
+        weighted: the `id`s of the optimizers whose losses were multiplied by the weight, so that
             their gradients need only be summed.
-        summed_backwards: for each way in which gradients went back through what was summed in a
-            layer, whether the losses were taken for multiplied by the weight.
-        trained: by `id`, this replica's copies of the variables that optimizers were given.
+        summed_backwards: in each backward pass through a layer's sum over replicas, whether the
+            losses were assumed to be multiplied by the weight.
+        trained: the `id`s of this replica's copies of the variables that optimizers were given.
         gathers: whether rows of sparse gradients are gathered from all replicas.
-        applies: whether optimizers apply gradients; not where a step is only traced to explain an
-            error.
-        waits: counts how long gradients are waited for; None: it is not counted.
-        rows: how many rows the parts of the share have, as far as that is known when a step is
-            traced; None among them: unknown.
-        scalars_differ: whether what has no dimension in the batch is another on each replica.
-        apart: the seeds that are another on each replica.
-        first_batch: notes what is computed where the first batch is computed both ways, and nothing
-            is applied; None: this is a step.
+        applies: whether optimizers apply gradients. They do not if a step is only traced, for
+            example to explain an error.
+        waits: measures the time spent waiting for gradients; None: it is not measured.
+        rows: the numbers of rows of the share's parts, as known when a step is traced; None stands
+            for an unknown number.
+        scalars_differ: whether parts of the batch without dimensions differ between replicas.
+        apart: the seeds that differ between replicas.
+        first_batch: notes the results while the first batch is computed both ways, and nothing is
+            applied; None: this is an ordinary step.
         is_own_step: whether the worker takes this step by itself, from its own share's gradients;
             see rounds.py.
-        optimizers: by `id`, those that were given gradients.
-        problems: what of the step cannot be taken so.
-        prepare: of a step that is the body of a script's own loop: is called with an optimizer and
-            its variables before it applies gradients. None: the engine has prepared them.
+        optimizers: the optimizers that were given gradients, by `id`.
+        problems: the reasons why a worker cannot take the step by itself.
+        prepare: is called with an optimizer and its variables before that applies gradients, in the
+            body of a script's own loop; None: this is a step of the engine's, which has prepared
+            them.
     """
 
     weight: tf.Tensor
@@ -74,14 +75,14 @@ class Share:
 
     @property
     def has_examples(self) -> tf.Tensor:
-        """Whether there are examples, bool [], and not only one borrowed from another replica."""
+        """Whether the share has examples of its own, and not only a borrowed one, bool []."""
         return self.weight > 0
 
     @property
     def of_gradient(self) -> tf.Tensor:
-        """The share's part of the gradient that is applied, float32 [].
+        """The factor of the share's gradients in those that are applied, float32 [].
 
-        Of a step that the worker takes by itself that is 1; without examples 0.
+        It is the weight. In a step that the worker takes by itself it is 1, or 0 without examples.
         """
         if not self.is_own_step:
             return self.weight
@@ -89,14 +90,14 @@ class Share:
 
     @property
     def of_batch(self) -> tf.Tensor:
-        """The part of the batch over which a sum of the share is one, float32 []."""
+        """The fraction of the batch's examples over which a sum of the share runs, float32 []."""
         if not self.is_own_step or self.is_whole is False:
             return self.weight
         return tf.where(self.is_whole, tf.ones_like(self.weight), self.weight)
 
 
 class _ShareOfThread(threading.local):
-    """MirroredStrategy traces each replica in a separate thread."""
+    """The present share of each thread: MirroredStrategy traces each replica in its own thread."""
 
     share: Share | None = None
 
@@ -114,7 +115,7 @@ def current() -> Share | None:
 
 
 def applies() -> bool:
-    """Tell whether optimizers apply gradients; see `Share`."""
+    """Tell whether optimizers apply gradients; see `Share.applies`."""
     part = current()
     return part is None or part.applies
 
@@ -128,7 +129,7 @@ def computing(
     *,
     is_own_step: bool = False,
 ) -> Iterator[Share]:
-    """Make the context a replica's part of a step; see `Share`."""
+    """Compute a replica's part of a step within the context; see `Share`."""
     share = Share(
         weight,
         False if is_whole is None else is_whole,
@@ -147,8 +148,8 @@ def computing(
 def in_loop(share: Share) -> Iterator[None]:
     """Let this thread compute a part of a step while the body of a script's loop runs.
 
-    Loops may be within each other. Their bodies may also run by turns, as in `zip`, and end in any
-    order; then the one counts that has begun last.
+    Loops may be nested. They may also run in turns, as in `zip`, and end in any order. The share of
+    the loop that has begun last counts.
     """
     loops = _of_thread.loops
     loops.append(share)
@@ -160,7 +161,7 @@ def in_loop(share: Share) -> Iterator[None]:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Let what is called inside be no part of a step."""
+    """Run the context outside of any step."""
     before = _of_thread.share, _of_thread.loops
     _of_thread.share, _of_thread.loops = None, []
     try:
@@ -185,7 +186,7 @@ def reduced(share: Share) -> Iterator[None]:
 
 
 def is_of_all(variable: Any) -> bool:
-    """Tell whether every replica has a copy of a variable, Keras's or TensorFlow's."""
+    """Tell whether every replica has a copy of a Keras or TensorFlow variable."""
     variable, strategy = _tensorflow_variable(variable), tf.distribute.get_strategy()
     if isinstance(variable, tensorflow_names.DistributedVariable):
         return True
@@ -200,10 +201,10 @@ def is_aggregated(variable: Any) -> bool:
 
 
 def own(variable: Any) -> Any:
-    """Return this replica's own copy of a variable, Keras's or TensorFlow's.
+    """Return this replica's own copy of a Keras or TensorFlow variable.
 
     Raises:
-        ValueError: there is one for all replicas of a process, which each would change.
+        ValueError: all replicas of the process share one variable, which each would change.
     """
     if not is_of_all(variable):
         name = getattr(variable, "path", variable.name)
@@ -223,8 +224,8 @@ def _tensorflow_variable(variable: Any) -> Any:
 def seeing_one_replica(of_all: property) -> property:
     """Return a `strategy.num_replicas_in_sync` that is 1 within a step.
 
-    Keras's losses divide by it, and so does a `train_step` written for tf.distribute, because there
-    gradients are summed. Here their mean is used.
+    Keras's losses divide by it, and so does a `train_step` written for tf.distribute, because
+    tf.distribute sums gradients. The engine computes their mean.
     """
     of_strategy: Any = of_all.fget
 

@@ -1,4 +1,4 @@
-"""Finds in a step's graph what the step assigns, and whether that depends on its share."""
+"""Finds the assignments in a step's graph, and whether they depend on the replica's share."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -20,12 +20,18 @@ ADDS_TO_FIRST = ("Sub", "TensorScatterAdd", "TensorScatterSub")
 PASSES_ON = ("Identity", "Cast", "EnsureShape")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 CALLS = (*BRANCHES, "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
-# Operations whose results are the same on all replicas.
+# Operations whose results are the same on all replicas, by the beginnings of their types.
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 
 
 class Writes:
-    """The assignments of a step, just traced on a share of a batch, to some variables."""
+    """The assignments to some variables in a step that was just traced on a share of a batch.
+
+    Args:
+        batch: the share with which the step was traced.
+        variables: the variables of interest.
+        part: the facts that are known about the share.
+    """
 
     def __init__(self, batch: Any, variables: Sequence[Any], part: step_context.Share) -> None:
         self._graph = tf.compat.v1.get_default_graph()
@@ -58,11 +64,11 @@ class Writes:
 
     @property
     def written(self) -> list[Any]:
-        """The variables that the step assigns, whatever it assigns to them."""
+        """The variables that the step assigns, whether or not the values depend on the share."""
         return [one for one, _ in self._used]
 
     def decided_by_share(self) -> bool:
-        """Tell whether the share decides if something is assigned."""
+        """Tell whether a branch that depends on the share decides if a variable is assigned."""
         writes = [write for _, handle in self._used for write in writes_to(handle)]
         branches = [one for one in writes if one.type in BRANCHES]
         made = self._made_in_order(()) if branches else set()
@@ -80,9 +86,9 @@ class Writes:
         )
 
     def sums_in_branches(self, made_alike: Sequence[Any] = ()) -> bool:
-        """Tell whether some sum over replicas runs only if the share says so.
+        """Tell whether a sum over replicas is within a branch that depends on the share.
 
-        Then some replicas would sum and others not, or each would sum values of another step.
+        Then only some replicas might sum, or they would sum values of different steps.
 
         Args:
             made_alike: the variables that get the same value on all replicas when the step ends.
@@ -102,8 +108,8 @@ class Writes:
     def _made_in_order(self, alike: Collection[str]) -> set[str]:
         """Return the operations that use the share, its draws, or variables assigned from these.
 
-        A variable of `alike` is the same on all replicas until the step assigns it. Any other, such
-        as a metric's, may depend on the share of an earlier step.
+        A variable in `alike`, given by its handle's name, is the same on all replicas until the
+        step assigns it. Other variables, such as a metric's, may depend on an earlier step's share.
         """
         handles = [inner for _, inner in self._graph.captures if inner.dtype == tf.resource]
         written: dict[str, list[str]] = {}
@@ -125,12 +131,12 @@ class Writes:
     def _made_from(
         self, names: set[str], written: Mapping[str, Sequence[str]] = MappingProxyType({})
     ) -> set[str]:
-        """Return the names of operations, and of all operations that use their results.
+        """Return the given names, and the names of all operations that use their results.
 
         Args:
-            names: of the operations, of tensors, or of variables' handles.
-            written: by the name of an operation, the handles of the variables that it assigns.
-                Operations that read them later use its results, too.
+            names: names of operations, of tensors, or of variables' handles.
+            written: the handles of the variables that an operation assigns, by the operation's
+                name. Operations that read these variables later use its results, too.
         """
         made = set(names)
         for one in self._graph.get_operations():  # each comes after those that it needs
@@ -165,7 +171,7 @@ def _is_collective(operation: tf.Operation) -> bool:
 
 
 def writes_to(handle: tf.Tensor) -> list[tf.Operation]:
-    """Return the operations that assign to a variable, perhaps within a function."""
+    """Return the operations that assign to a variable, including calls of functions that do."""
     return [
         one
         for one in handle.consumers()
@@ -174,7 +180,7 @@ def writes_to(handle: tf.Tensor) -> list[tf.Operation]:
 
 
 def _assigned(handle: tf.Tensor) -> list[tf.Tensor]:
-    """Return the possible values of a variable, or their inputs."""
+    """Return the values that operations assign to a variable, or the inputs that determine them."""
     return [one for write in writes_to(handle) for one in write.inputs if one is not handle]
 
 
@@ -183,7 +189,7 @@ def _are_others(values: Iterable[tf.Tensor], own: set[str]) -> bool:
 
 
 def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
-    """Tell whether a value is a variable's plus something that does not depend on it.
+    """Tell whether a value is a variable's value plus a value that does not depend on it.
 
     `own` has the names of the operations that use the variable's value.
     """

@@ -25,16 +25,16 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
     Call `finish` first.
 
     Args:
-        folder: the worker's own.
-        names: of the files and folders that are the run's; those that are not there are left out.
+        folder: the worker's own folder.
+        names: the names of the run's files and folders; missing ones are ignored.
         label: a name for the run, such as its script's.
-        began: when it began, in seconds since 1970.
+        began: the time when the run began, in seconds since 1970.
 
     Returns:
-        where it is now; None: there was nothing.
+        the new folder; None: there was nothing to move.
 
     Raises:
-        OSError: something could not be moved; all of it is in one of the two places.
+        OSError: a file could not be moved; each file is still in one of the two places.
     """
     found = [name for name in names if (folder / name).exists()]
     if not found:
@@ -49,10 +49,10 @@ def finish(folder: Path) -> None:
     """Move the remaining files if a process was killed while it moved them aside.
 
     Args:
-        folder: the worker's own.
+        folder: the worker's own folder.
 
     Raises:
-        OSError: something could not be moved.
+        OSError: a file could not be moved.
     """
     for unfinished in sorted(folder.glob(f"{FOLDER}/*/{UNFINISHED}")):
         log.info(
@@ -66,8 +66,8 @@ def _move(folder: Path, place: Path, names: Sequence[str]) -> None:
     for name in names:
         if not (folder / name).exists():
             continue
-        # A mounted bucket may not support renaming. Then the same file may be at both places, and
-        # complete at one of them.
+        # A mounted bucket may not support renaming. Then a file may be in both places, and only
+        # one of the copies may be complete.
         target = place / name
         shutil.move(folder / name, target.with_name(f"{name}-again") if target.exists() else target)
     (place / UNFINISHED).unlink()
@@ -89,8 +89,8 @@ def keep_newest(folder: Path, most: int | None) -> None:
     """Remove the oldest earlier runs, if the user has limited their number.
 
     Args:
-        folder: the worker's own.
-        most: how many are kept; None: all.
+        folder: the worker's own folder.
+        most: the number of runs to keep; None: all.
     """
     if most is None:
         return

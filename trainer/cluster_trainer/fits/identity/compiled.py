@@ -1,4 +1,4 @@
-"""The parts of a training, besides its data, that must be unchanged when a fit resumes."""
+"""Describes the parts of a training, besides its data, that must not change when a fit resumes."""
 
 import json
 import re
@@ -19,7 +19,7 @@ METRICS = ("metrics", "weighted_metrics")
 TRAINING = ("the loss", "the loss weights", "the metrics", "the class weights", LAYERS)
 """The settings that `training_described` returns; checkpoints of earlier versions lack them."""
 VARYING = ("trainable", "seed")
-"""Left out: a callback may freeze a layer later, and some layers draw a seed if none is given."""
+"""Omitted: a callback may freeze a layer later, and some layers draw a seed if none is given."""
 CODE = ("__lambda__", "function")
 OF_ACTIVATION = {"value"}
 """The only name in the configuration of a lambda that is an activation."""
@@ -40,11 +40,11 @@ def optimizer_described(model: keras.Model) -> dict[str, str]:
 
 
 def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return losses, metrics, class weights and layers of a fit: name -> value.
+    """Return the loss, metrics, class weights, layers and callbacks of a fit: name -> value.
 
     Args:
-        model: the one to train.
-        arguments: of `fit`, those that are given.
+        model: the model to train.
+        arguments: the arguments that were given to `fit`.
     """
     # Keras has no public access to the arguments of `compile`.
     compiled = getattr(keras_names.compile_config(model), "config", {})
@@ -71,16 +71,16 @@ def _layers(model: keras.Model) -> list[Any]:
 
 
 def _code_of(model: keras.Model) -> Iterator[Any]:
-    """Yield a model and its layers, and the functions that they were given, as activations."""
+    """Yield a model and its layers, and functions in their attributes, such as activations."""
     for one in keras_names.layers_within(model):
         yield one
         yield from filter(callable, vars(one).values())
 
 
 def _config_of(thing: Any) -> Any:
-    """Return an object's configuration; None if a user's own class has none.
+    """Return an object's configuration without VARYING; None if a user's own class has none.
 
-    Which layers are trained is compared separately.
+    Whether a layer is trainable is compared separately.
     """
     try:
         config = thing.get_config()
@@ -110,8 +110,8 @@ def _text(config: Any) -> str:
 def _plain(config: Any) -> Any:
     """Return a configuration without parts that differ between processes.
 
-    Keras numbers the names of layers, and a function's code holds its place in a file. The script's
-    text shows whether that has changed.
+    Keras numbers the names of layers. A function's serialized code holds its place in a file, so
+    it is omitted; changes of code show in the digests of the script's files.
     """
     if isinstance(config, Mapping):
         if config.get("class_name") in CODE or config.keys() == OF_ACTIVATION:

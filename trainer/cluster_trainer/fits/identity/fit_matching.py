@@ -21,12 +21,12 @@ class Call:
 
     Attributes:
         place: its place in the script.
-        time: how many calls in the same start were there before it.
+        time: the number of earlier calls from the same lines in this start.
         same: how many of these had the same loop variables and parameters.
-        order: how many fits the process had called before.
-        seed: of the script, as by `keras.utils.set_random_seed`; None: it has set none.
-        began: the model's weights when it was called; None: it had none yet.
-        arguments: a digest of the script's arguments.
+        order: the number of earlier fits in this process.
+        seed: the script's seed, from `keras.utils.set_random_seed`; None: it has set none.
+        began: a summary of the model's weights before the call; None: it had none.
+        arguments: the number of the script's arguments, and a digest of them.
         texts: a digest of each file of the script, by name.
     """
 
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Kept:
-    """A fit of this or an earlier start, by the number of its folder, from 1."""
+    """A saved fit of this or an earlier start, with the number of its folder, from 1."""
 
     number: int
     call: Call
@@ -72,10 +72,10 @@ class Choice:
     """The saved fit from which a call resumes.
 
     Attributes:
-        number: of its folder.
-        doubts: what may be another fit's, in words. One that was interrupted is gone on with all
-            the same, and a warning says so. One that had ended is not: its weights would be given
-            for another training.
+        number: the number of its folder.
+        doubts: the parts that suggest that it may be a different fit, in words. An interrupted fit
+            is resumed in spite of them, with a warning. The result of a finished fit is refused,
+            because it might belong to another training.
     """
 
     number: int
@@ -83,25 +83,25 @@ class Choice:
 
 
 def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> Choice | None:
-    """Return the kept fit that a call is, or None if it is a new one.
+    """Return the saved fit that a call resumes; None: the call is a new fit.
 
-    The first that fits:
+    These rules are tried in order, and the first match is returned:
 
-    1. Its line, its callers' lines, its loop variables and parameters are the same, and it was
-       called as often.
-    2. As 1., but called more or less often, and the model has the weights that this fit began with.
-       So a script that skips earlier fits finds the right one.
-    3. As 1., but the weights speak against it.
-    4. The lines are the same, it was called as often, and only parameters that may be another at
-       each start differ, such as a folder with a date.
-    5. Its line is no longer in the script, and as many fits were called before it. So a line may
-       be edited.
-    6. It was written by a version that did not note its calls, as the fit of that number.
+    1. The line, its callers' lines, loop variables and parameters are the same, with the same
+       number of earlier calls. Where these do not identify a call, the weights must be alike, too.
+    2. As 1., with any number of earlier calls, if the model has the weights with which the saved
+       fit began. So a script that skips earlier fits finds the right one.
+    3. As 1., but the weights differ.
+    4. The lines and the number of earlier calls are the same. Only parameters differ that may
+       change with each start, such as a folder with a date.
+    5. The saved fit's line is no longer in the script, and as many fits were called before it. So a
+       line may be edited.
+    6. An earlier version, which did not record calls, has saved a fit with this number.
 
     Args:
         mine: the call.
-        kept: the fits from which no call of this start has resumed.
-        unnoted: the numbers of others, whose folders do not say which calls they are.
+        kept: the saved fits from which no call of this start has resumed.
+        unnoted: the numbers of other saved fits, whose calls were not recorded.
     """
     there = [one for one in kept if one.call.place.has_lines_of(mine.place)]
     same = [one for one in there if one.call.place.numbers == mine.place.numbers]
@@ -162,7 +162,7 @@ def _other_words(mine: Call, other: Call) -> str:
 
 
 def read(folder: Path) -> Call | None:
-    """Return the call that a fit's folder belongs to; None if it is not recorded."""
+    """Return the call that a folder's fit belongs to; None: it is not recorded, or unreadable."""
     with suppress(OSError, ValueError):
         return Call.from_json((folder / FILE).read_bytes())
     return None
@@ -178,6 +178,6 @@ def write(call: Call, folder: Path) -> None:
 
 
 def changed_files(mine: Call, other: Call) -> list[str]:
-    """Return the script's files whose text has changed; files of one call alone do not count."""
+    """Return the names of script files that both calls know, and whose text has changed."""
     both = mine.texts.keys() & other.texts.keys()
     return sorted(name for name in both if mine.texts[name] != other.texts[name])

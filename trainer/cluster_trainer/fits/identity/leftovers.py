@@ -1,7 +1,7 @@
-"""Tells whether the files of an earlier run in a worker's folder still have to be moved.
+"""Tells whether the files of an earlier run in a worker's folder still have to be moved aside.
 
-They are moved once in the life of an entrypoint: a restart after a crash is no new run. But the
-restart may come before anything was moved, and then they still have to be.
+They are moved once in the life of an entrypoint, because a restart after a crash is not a new run.
+If the crash came before they were moved, the restart moves them.
 """
 
 import logging
@@ -22,7 +22,7 @@ class Leftovers:
 
     def __init__(self, job: Job) -> None:
         self._job, self._is_over = job, False
-        # No other entrypoint has a file of that name, and this one keeps it as long as it lives.
+        # This file's name belongs to one entrypoint, and stays the same as long as that lives.
         self._name = str(job.progress_file or "")
 
     @property

@@ -1,4 +1,4 @@
-"""The numbers that a script's losses, metrics and callbacks read, beside their configuration."""
+"""Finds the numbers that a script's losses, metrics and callbacks read besides their arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,9 +31,9 @@ STEERING: Mapping[type, tuple[str, ...]] = {
     ),
     keras.callbacks.LearningRateScheduler: ("schedule",),
 }
-"""The callbacks of Keras that decide how long and how fast a fit trains, and their arguments."""
+"""Keras's callbacks that decide the length and the learning rate of a fit, and their arguments."""
 MOST_ITEMS = 1_000
-"""The size of lists and arrays of numbers that are compared."""
+"""The largest size of lists and arrays of numbers that are compared."""
 
 
 def of_callbacks(given: Any) -> list[Any]:
@@ -67,10 +67,10 @@ def of_one(thing: Any) -> dict[str, Any]:
 
 
 def _of_object(thing: Any, functions: Iterable[Callable[..., Any]]) -> dict[str, Any]:
-    """Return the numbers that some functions read: attributes, globals and closures.
+    """Return the numbers that functions of an object read: attributes, globals and closures.
 
-    What packages set is in the configuration, or is no part of it. What a function assigns is
-    state.
+    Two kinds of attributes are omitted: those that installed base classes set, which are in the
+    configuration if they matter; and those that the object's functions assign, which are state.
     """
     kind = thing if isinstance(thing, type) else type(thing)
     own = functions_of(kind)
@@ -126,7 +126,7 @@ def _told(name: str, value: Any) -> Any:
 
 
 def _numbers(named: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the numbers among some values; what begins with `_` is Keras's or private."""
+    """Return the numbers among some values, except those with private names, such as `_x`."""
     told = {str(name): _plain(value) for name, value in named.items()}
     found = {name: one for name, one in sorted(told.items()) if not name.startswith("_")}
     return {name: one for name, one in found.items() if one is not None and _lasts(one)}
@@ -146,7 +146,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lasts(value: Any) -> bool:
-    """Tell whether numbers are likely the same at each start: none is like a time."""
+    """Tell whether numbers are likely the same at each start: none is as large as a time."""
     try:
         sizes = np.abs(np.asarray(value, np.complex128))
     except OverflowError:

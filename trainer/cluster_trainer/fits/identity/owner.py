@@ -1,8 +1,8 @@
 """Decides which process of a start saves its fits: the first that calls one, and no other.
 
-A script may start processes that train: one for each seed, to free memory, or another script. All
-of them have one folder. Fits are identified by the place of their call in the script, which is the
-same in such processes. So each would get the result of another's training.
+A script may start further processes that train, for example one for each seed. All of them have the
+same folder. A fit is identified by the place of its call in the script, which is the same in all
+these processes. So without an owner, a process would get the result of another's training.
 """
 
 import fcntl
@@ -31,10 +31,10 @@ class Owner:
     """The process that saves, or has saved, its fits in a worker's folder.
 
     Attributes:
-        start: the START_ID that it was started with; empty without an entrypoint.
-        script: its file's name.
-        began: when the script began there, in seconds since 1970.
-        pid: its number.
+        start: the START_ID with which it was started; empty without an entrypoint.
+        script: the name of its script's file.
+        began: the time when the script began in this folder, in seconds since 1970.
+        pid: its process id.
     """
 
     start: str
@@ -49,7 +49,7 @@ class Claim:
 
     Attributes:
         before: the process that has saved fits there before; None: none is known.
-        other: the process of the same start that keeps its fits there; None: this one does.
+        other: the process of the same start that saves its fits there; None: this process does.
     """
 
     before: Owner | None = None
@@ -60,14 +60,15 @@ def claim(folder: Path, mine: Owner, locks: MutableMapping[Path, IO[str]]) -> Cl
     """Take a folder, unless another process of the same start has it, or had it.
 
     Args:
-        folder: the worker's own; it is made.
-        mine: this process.
-        locks: this process's, by folder. The folder is its own as long as the lock is here. A
-            process that keeps nothing may hold the lock by the lock file's path.
+        folder: the worker's own folder; it is created if necessary.
+        mine: the identity of this process.
+        locks: this process's locks by folder, to which the lock is added; the process owns the
+            folder as long as it is there. A process that may not save its fits can still hold a
+            lock, by the lock file's path.
 
     Raises:
-        ConfigurationError: a process of another start trains into it.
-        OSError: it cannot be written.
+        ConfigurationError: a process of another start trains into the folder.
+        OSError: the folder cannot be written.
     """
     make_folder(folder)
     if folder in locks:  # by another kind of fit
@@ -112,7 +113,7 @@ def script_name() -> str:
 
 
 def read(folder: Path) -> Owner | None:
-    """Return the process that has saved fits in a folder; None: none, or it cannot be read."""
+    """Return the process that has saved fits in a folder; None: there is none, or it is unknown."""
     try:
         return Owner(**json.loads((folder / FILE).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -120,7 +121,7 @@ def read(folder: Path) -> Owner | None:
 
 
 def _holder(folder: Path, start: str) -> Owner | None:
-    """Return the holder of the lock, which may be about to write its identity; see `claim`."""
+    """Return the process that holds the lock; wait a little until it has written its identity."""
     until = time.monotonic() + HOLDER_SECONDS
     while (found := read(folder)) is None or found.start != start:
         if not start or time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""The place in a script where a `fit` is called, which identifies the call in a later start."""
+"""Finds the place in a script where a `fit` is called, to recognise the call in a later start."""
 
 import dis
 import inspect
@@ -19,21 +19,21 @@ from cluster_trainer.script_text import digest_of
 
 OUTER_FRAMES = 40
 DEEPEST, LONGEST = 4, 100
-"""The depth of nested containers, and the number of their values, that are compared."""
+"""Containers are compared to this depth, and up to this number of values."""
 LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
 NOT_A_USERS = ("keras", "tensorflow", "cluster_trainer")
 LAUNCHER = "runpy"
-"""Modules that run a script within another program, such as `python -m`."""
+"""The module that runs a script within another program, as for `python -m`."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A statement of a script that was executing.
+    """A call in a script that is running.
 
     Attributes:
-        file: its path.
-        function: the function that it is in; `<module>` outside of all.
-        text: the call, in one line; empty where there is no source.
+        file: the path of the script's file.
+        function: the qualified name of the function that contains it; `<module>` outside of all.
+        text: the source of the call, in one line; empty: there is no source.
         occurrence: its number among the function's calls with this text, from 0.
     """
 
@@ -43,7 +43,7 @@ class Line:
     occurrence: int = 0
 
     def is_in_source(self) -> bool:
-        """Tell whether the file still has the statement; True if there is no file."""
+        """Tell whether the file still has this text; True if there is no file."""
         try:
             lines = linecache.getlines(self.file)
         except ValueError:  # not a file's name
@@ -57,10 +57,10 @@ class Place:
 
     Attributes:
         lines: the line that calls, the line that calls its function, and so on.
-        numbers: digests of loop variables and of parameters that are whole numbers, by name.
-        words: digests of other plain parameters, such as texts, by name.
-        is_certain: whether these say which call it is; not in a `while` loop, or in a loop over
-            objects that cannot be compared.
+        numbers: digests of loop variables and of integer parameters, by name.
+        words: digests of other plain parameters, such as strings, by name.
+        is_certain: whether these identify the call. They do not in a `while` loop, or in a loop
+            over objects that cannot be compared.
     """
 
     lines: tuple[Line, ...] = ()
@@ -78,11 +78,11 @@ class Place:
         return f"{function}{first.text}" or first.file
 
     def has_lines_of(self, other: "Place") -> bool:
-        """Tell whether the same lines lead to both; files may be in other folders."""
+        """Tell whether the same lines lead to both calls; the files' paths may differ."""
         return _without_files(self) == _without_files(other)
 
     def is_in_source(self) -> bool:
-        """Tell whether the present script could still reach this place."""
+        """Tell whether the present script still has all of this place's lines."""
         return all(line.is_in_source() for line in self.lines)
 
 
@@ -91,7 +91,7 @@ def _without_files(place: Place) -> list[tuple[str, str, int]]:
 
 
 def place_of(frame: FrameType | None) -> Place:
-    """Return the place in the script, from the frame of a function that it has called.
+    """Return the place in the script from which a frame was called, directly or not.
 
     Frames of Keras, TensorFlow, Python's own modules and this package are left out.
     """
@@ -119,10 +119,10 @@ def place_of(frame: FrameType | None) -> Place:
 
 
 def _of_script(frame: FrameType | None) -> list[FrameType]:
-    """Return the frames of a script, and of packages with which it trains.
+    """Return the frames of a script, and of packages through which it trains, the innermost first.
 
-    Frames below the script, such as a launcher's, are left out. `python -c` has no file, and a
-    program that is installed as a package has no other frames.
+    Frames outside of the script, such as a launcher's, are left out. The script is the outermost
+    file that is not installed. Without one it is the code of `python -c`, or else nothing.
     """
     found = []
     while frame is not None and frame.f_globals.get("__name__") != LAUNCHER:
@@ -183,10 +183,10 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
 def _loops_around(code: CodeType, offset: int) -> tuple[frozenset[str], ...]:
     """Return the variables of each loop around an instruction; a `while` loop has none.
 
-    They are read from the instructions, because there may be no source. A loop ends with a jump
-    back. If that leads to a FOR_ITER, the names that are stored next are the loop's.
+    They are read from the bytecode, because there may be no source. A loop ends with a jump back.
+    If the jump leads to a FOR_ITER, the names that are stored next are the loop's variables.
     """
-    # A long jump has its first byte before it.
+    # EXTENDED_ARG comes before a long jump, and is part of it.
     instructions = [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
     ends: dict[int, int] = {}
     for one in instructions:
@@ -197,7 +197,7 @@ def _loops_around(code: CodeType, offset: int) -> tuple[frozenset[str], ...]:
 
 
 def _stored_after(instructions: list[dis.Instruction], begin: int) -> frozenset[str]:
-    """Return the names that a loop's FOR_ITER at an offset stores; none if there are none."""
+    """Return the names stored by the FOR_ITER at an offset; none if it is another instruction."""
     names: set[str] = set()
     place = next(at for at, one in enumerate(instructions) if one.offset >= begin)
     if instructions[place].opname != "FOR_ITER":
@@ -213,7 +213,7 @@ def _stored_after(instructions: list[dis.Instruction], begin: int) -> frozenset[
 def _variables(frame: FrameType, names: Collection[str]) -> dict[str, Any]:
     own = frame.f_locals
     found = {name: own[name] for name in names if name in own}
-    # A function's frame keeps this copy, which would keep the script's models alive.
+    # Before Python 3.13 the frame keeps this copy, which would keep the script's models alive.
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED and sys.version_info < (3, 13):
         own.clear()
     return found
@@ -233,13 +233,13 @@ def _lasts(value: Any) -> bool:
 
 
 def _plain(value: Any, depth: int = 0, *, with_objects: bool = False, lasting: bool = False) -> Any:
-    """Return numbers, texts, and containers of these; None for anything else.
+    """Return numbers, strings, and containers of these; None for anything else.
 
     Args:
-        value: of a variable.
-        depth: how many containers it is in.
-        with_objects: whether an object counts as what of its attributes is plain.
-        lasting: whether paths, dates and times are left out.
+        value: the value of a variable.
+        depth: the number of containers around it.
+        with_objects: whether an object is represented by its plain attributes.
+        lasting: whether to omit paths, dates and times.
     """
     value = value.item() if isinstance(value, np.generic) else value
     value = str(value) if isinstance(value, Enum) else value

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 SAMPLED = 4096
-"""The number of sampled elements of a variable; all weights of a large model would take seconds."""
+"""The approximate number of sampled elements of a variable; a whole model would take seconds."""
 RELATIVE, ABSOLUTE = 1e-3, 1e-6
-"""Differences that are due to rounding, for example if threads add in another order."""
+"""Tolerated differences: threads may add in another order, and round differently."""
 
 Summary = list[list[float]]
-"""Of each variable: its size, first and last value, mean and standard deviation of a sample."""
+"""For each variable its sample's size, first and last value, mean and standard deviation."""
 
 
 def summary_of(arrays: Sequence[np.ndarray]) -> Summary:
     """Return a summary of variables' values; see Summary.
 
     Args:
-        arrays: of each variable a sample of its values; see `sampled`.
+        arrays: a sample of each variable's values, [n]; see `sampled`.
     """
     return [_numbers(np.asarray(array, np.float64)) for array in arrays]
 
@@ -40,8 +40,8 @@ def are_alike(first: Summary | None, second: Summary | None) -> bool:
     """Tell whether two fits began with the same weights, up to rounding.
 
     Args:
-        first: of one; None: the model had no variables yet.
-        second: of the other.
+        first: the summary of one fit's weights; None: the model had no variables yet.
+        second: the summary of the other's.
     """
     if first is None or second is None or len(first) != len(second):
         return False

@@ -1,1 +1,1 @@
-"""A saved `fit`: its options, its arguments, its checkpoints, and the agreement of the workers."""
+"""One saved `fit`: its options, arguments and checkpoints, and the workers' agreement."""

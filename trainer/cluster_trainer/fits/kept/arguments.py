@@ -1,4 +1,4 @@
-"""The arguments of a fit as this worker needs them: its callbacks, and where it begins."""
+"""Adapts the arguments of a fit to this worker: its callbacks, and the epoch to begin with."""
 
 import inspect
 import logging
@@ -31,9 +31,9 @@ def own_callbacks(
 
     Args:
         given: the fit's arguments.
-        options: how it is saved.
-        keeps: whether it has checkpoints.
-        goes_on: whether it resumes from one.
+        options: the options of the saved fit.
+        keeps: whether the fit has checkpoints.
+        goes_on: whether it resumes from a checkpoint.
     """
     callbacks = flat(given.arguments.get("callbacks"))
     callbacks = for_worker(callbacks, is_chief=options.job.task.is_chief, keeps=keeps)
@@ -52,14 +52,14 @@ def telling_callbacks(
     pace: PaceWatch,
     saved: Callable[[], Mapping[str, Any]],
 ) -> list[Any]:
-    """Return the callbacks that show where the fit is: on the screen, and for `status`.
+    """Return the callbacks that report the fit's progress: on the screen, and for `status`.
 
     Args:
-        options: how it is saved.
-        checkpoint_callback: knows where it is.
-        pace: knows which worker slows the others down, and which is missing.
-        saved: returns which checkpoint was written last and when, and whether the network is the
-            limit, by StatusFile's names.
+        options: the options of the saved fit.
+        checkpoint_callback: knows the fit's place.
+        pace: knows which workers are stragglers, and which are missing.
+        saved: returns further values for `status`, by StatusFile's names, such as the newest
+            checkpoint.
     """
     beat = ProgressDisplay(
         options.tell,
@@ -88,14 +88,14 @@ def _examples_at(
 
 
 def with_files_shared(callbacks: list[Any], files: ChiefsFiles) -> list[Any]:
-    """Return callbacks after whose hooks all workers have the chief's files.
+    """Return the callbacks, and between them others that copy the chief's files to all workers.
 
-    Files are copied after each callback if all workers have the same callbacks, otherwise after
-    all.
+    If all workers have the same callbacks, files are copied after each callback's hook. Otherwise
+    they are copied after the last callback's hook.
 
     Args:
-        callbacks: the user's, as this worker should have them.
-        files: that they write.
+        callbacks: the user's callbacks for this worker.
+        files: copies the files that they write.
     """
     are_alike, each_batch = files.agree()
 
@@ -122,15 +122,18 @@ def arrange(  # noqa: PLR0913, PLR0917
     checkpoint_callback: CheckpointCallback,
     files: ChiefsFiles | None,
 ) -> None:
-    """Begin a fit at its place, with the checkpoint callback as its last callback.
+    """Let a fit's arguments begin at its place, with the checkpoint callback as its last callback.
 
     Args:
-        given: its arguments, which are changed.
-        callbacks: see `own_callbacks`.
-        own: the image's callbacks, which record the fit; see `telling_callbacks`.
-        options: how it is saved.
-        checkpoint_callback: knows where it is.
-        files: that its callbacks write on the chief; None: there are no other workers.
+        given: the fit's arguments, which are changed.
+        callbacks: the user's callbacks; see `own_callbacks`.
+        own: the image's callbacks, which record and report the fit.
+        options: the options of the saved fit.
+        checkpoint_callback: knows the fit's place.
+        files: copies the files that callbacks write on the chief; None: there are no other workers.
+
+    Raises:
+        ConfigurationError: the checkpoint has more epochs than the fit is to have.
     """
     arguments, place = given.arguments, checkpoint_callback.place
     if not options.job.task.is_chief:
@@ -162,7 +165,7 @@ def arrange(  # noqa: PLR0913, PLR0917
 
 
 def _refuse_fewer(epochs: int, trained: int) -> None:
-    """Refuse to return a training that was longer than requested."""
+    """Refuse to return the result of a training that was longer than requested."""
     accepted = f"{trained} or more, the epochs that the checkpoint has trained"
     advice = "TRAINER_RESUME=never starts over, and moves the earlier results aside."
     raise ConfigurationError([Problem("epochs", str(epochs), accepted, advice)])

@@ -1,27 +1,29 @@
-"""Checkpoints of a fit, whatever the model and whatever the script.
+"""Saves checkpoints of a fit, for any model and any script.
 
-What happens at the end of an epoch, in this order. In each exchange all workers wait for the
+This happens at the end of an epoch, in this order. In each exchange, all workers wait for the
 slowest one.
 
 1. `EpochIterator._epoch` calls `CheckpointCallback.after_training`. If the fit has validations, it
    saves a checkpoint, so that the steps need not be done again. In `_is_room` the workers exchange
-   whether there is time for it. An epoch that a callback has stopped leaves this out.
-2. Keras asks for the epoch's metrics, which `get_metrics_result_or_logs` in engine/install.py
-   answers. `statistics.average` averages BatchNorm's statistics over all replicas: an exchange. The
-   metrics need none: those of all replicas came with the last call (`StepLogs.taken`).
+   whether there is time for it. If a callback has stopped the epoch, this is skipped.
+2. Keras requests the epoch's metrics from `get_metrics_result_or_logs` in engine/install.py. There
+   `statistics.average` averages BatchNorm's statistics over all replicas, which is an exchange. The
+   metrics need no exchange: the last call has returned those of all replicas (`StepLogs.taken`).
 3. Keras's `evaluate` validates on all workers, call by call; see engine/epoch_iterator.py. If the
-   workers agree there to end the fit, none saves: it resumes from an earlier checkpoint.
-4. Keras calls `on_epoch_end` of the user's callbacks, on all workers. Those that only write do so
-   on the chief alone (callbacks/chief.py). Between them or behind the last, `ChiefsFiles.share`
-   gives the chief's files to the other workers, who wait for the chief.
+   workers agree to end the fit here, none of them saves. The fit then resumes from an earlier
+   checkpoint.
+4. Keras calls `on_epoch_end` of the user's callbacks on all workers. Callbacks that only write are
+   called on the chief alone (callbacks/chief.py). After each callback, or after the last one,
+   `ChiefsFiles.share` gives the chief's files to the other workers, which wait for the chief.
 5. Keras calls `on_epoch_end` of the image's own: `ClusterTrainerRecords`, `ProgressDisplay`,
    `ProgressReport`. They exchange nothing.
-6. Keras calls `CheckpointCallback.on_epoch_end`. In an exchange, a fit that one worker's callback
-   has stopped stops on all workers. Then it calls `_average`. `_is_room` exchanges whether a worker
-   is still writing, or would lose too much time; if none is, and none would, it calls `_save`.
+6. Keras calls `CheckpointCallback.on_epoch_end`. If a callback of one worker has stopped the fit,
+   an exchange stops it on all workers. Then `_average` averages statistics. In `_is_room` the
+   workers exchange whether one of them is still writing, or would lose too much time. If not, all
+   of them call `_save`.
 7. `_save` shares ModelCheckpoint's files and gathers the state that Keras does not list
    (`Tracked.take`), both in exchanges, and copies the rest. A thread writes the copy (`Saver.save`)
-   while training continues: no worker waits for another's disk.
+   while training continues, so no worker waits for another's disk.
 
 After the last epoch, `on_train_end` saves once more and waits until this worker has written it.
 """
@@ -70,10 +72,10 @@ SAVING = "whether to save"
 
 
 class BeforeOthers(keras.callbacks.Callback):
-    """The first of a fit's callbacks: reports that the others get the model next.
+    """The first of a fit's callbacks: reports that the other callbacks get the model next.
 
     Args:
-        tell: called at that time.
+        tell: is called just before they do.
     """
 
     def __init__(self, tell: Callable[[], object]) -> None:
@@ -89,20 +91,20 @@ class CheckpointCallback(keras.callbacks.Callback):
     """Saves checkpoints of a fit, and restores the newest of them at the beginning.
 
     Args:
-        saver: writes them.
-        every: the steps between two; None: none are kept.
-        found: the newest of an earlier start; None: this one is the first.
-        coordinator: connects it with the rest of the fit.
-        callbacks: the others, whose states are kept.
-        first: the epoch to begin with, where there is no checkpoint.
+        saver: writes the checkpoints.
+        every: the number of steps between two checkpoints; None: none are saved.
+        found: the newest checkpoint of an earlier start; None: there is none.
+        coordinator: connects this callback with the rest of the fit.
+        callbacks: the other callbacks, whose states are saved.
+        first: the epoch to begin with if there is no checkpoint.
 
     Attributes:
-        place: the fit's current step.
-        logs_of_epoch: of an epoch whose validation was interrupted.
-        held_up: the step of the last checkpoint, and for how many seconds it held training up.
-        seconds_held_up: the same of all checkpoints of this start together.
-        iterator: of the training batches; None until it is known.
-        has_begun: whether the model may be another than it was at the beginning.
+        place: the fit's current place.
+        logs_of_epoch: the logs of an epoch whose validation was interrupted.
+        held_up: the step of the last checkpoint, and the seconds for which it delayed training.
+        seconds_held_up: the seconds for which all checkpoints of this start have delayed training.
+        iterator: the iterator of the training batches; None until it is known.
+        has_begun: whether the model may differ from its state at the beginning of the fit.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917
@@ -116,7 +118,7 @@ class CheckpointCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._saver, self._every, self._found, self._coordinator = saver, every, found, coordinator
-        # Where auto has chosen, finding the checkpoint has told this worker what.
+        # If auto has chosen a number, this worker learned it when the checkpoint was found.
         self._described = {**coordinator.options.described, **rounds_described()}
         self._callbacks = callbacks
         self._trainable: dict[int, bool] = {}
@@ -132,7 +134,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._unkept_before = found.progress.get("unkept", {}) if found else {}
 
     def others_begin(self) -> None:
-        """Note that the others get the model, which a user's own callback may train."""
+        """Note that the other callbacks get the model; a user's own callback may train it."""
         self.has_begun = bool(prepares(self._callbacks, BEGINNING_HOOKS))
 
     def attach(self, iterator: Any) -> None:
@@ -154,9 +156,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         return self._every is not None
 
     def puts_all_back(self) -> bool:
-        """Tell whether all of the model gets a checkpoint's values before a user's code has it.
+        """Tell whether a checkpoint restores the model before a user's callback can use it.
 
-        All workers call it.
+        All workers call this, and get the same answer.
         """
         if self._found is None:
             return False
@@ -165,13 +167,13 @@ class CheckpointCallback(keras.callbacks.Callback):
         )
 
     def let_go(self) -> None:
-        """Release the data and the checkpoint: the fit is over, at whatever place."""
+        """Release the data and the checkpoint, because the fit is over or was interrupted."""
         if self.iterator:
             self.iterator.abandon()
         self.iterator = self._found = None
 
     def steps_left(self) -> int | None:
-        """Return how many steps may be done before a checkpoint is due, or a call must end."""
+        """Return the number of steps until a checkpoint is due, or a call must end; None: any."""
         step = self.place.step
         left = [cut - step for cut in self._coordinator.cuts if cut > step]
         if self._every:
@@ -179,7 +181,14 @@ class CheckpointCallback(keras.callbacks.Callback):
         return min(left, default=None)
 
     def after_call(self, steps: int, done: int) -> None:
-        """Note that `steps` steps were done, and `done` of the epoch; all workers call it."""
+        """Save if that is due after a call of steps, and end the fit if the workers have agreed.
+
+        All workers call this.
+
+        Args:
+            steps: the number of steps in the call.
+            done: the number of steps done in the epoch.
+        """
         before = self.place.step
         self._move(Stage.TRAINING, step=before + steps, done=done)
         # A call of whole rounds may end behind the step at which one was due.
@@ -199,13 +208,16 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._move(Stage.TRAINING, step=self.place.step + steps, done=done)
 
     def after_training(self) -> None:
-        """Note that an epoch's steps are done, and its validation is not."""
+        """Note that an epoch's steps are done; save before its validation, if there is one."""
         self._move(Stage.TRAINED)
         if self._coordinator.validates and self._is_room(at_an_end=True):
             self._save(another_follows=True)
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Restore variables and callbacks; the other callbacks have begun by now."""
+        """Compare the workers, and restore variables and callbacks, or save the first checkpoint.
+
+        The other callbacks have begun by now.
+        """
         if not self._coordinator.options.describes_data:
             self._described |= self.iterator.described
         if self._found is None:
@@ -240,18 +252,19 @@ class CheckpointCallback(keras.callbacks.Callback):
             raise ConfigurationError(problems)
 
     def _warn_of_unkept(self) -> None:
-        """Name the callbacks that start over, or are not called, although their state had changed.
+        """Warn of callbacks whose state had changed, but is not in the checkpoint.
 
-        A script may use what they have collected, after its fit.
+        They start over, or are not called at all if the fit had ended. A script may use what they
+        have collected after its fit.
         """
         self._unkept = Unkept(self._callbacks)
         for callback, names in self._unkept_before.items():
             _warn_of_state(callback, listed(names), is_over=self._is_over())
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin an epoch; the first with the saved values of the metrics."""
+        """Begin an epoch; if a fit resumes within it, restore the state and the metrics again."""
         if self._found is not None and self.place.done:
-            self._put_back(self._found)  # within an epoch, which the others have begun twice now
+            self._put_back(self._found)  # the other callbacks have begun this epoch twice now
             if self.place.stage == Stage.TRAINING:
                 rows = self._found.progress["metrics"]
                 MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
@@ -287,7 +300,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self.place = Place(**kept)
 
     def _warn_of_other_layers(self) -> None:
-        """Warn before the first call if a process that resumes would train other layers."""
+        """Warn before the first call if a process that resumes would train different layers."""
         before, self._trainable = self._trainable, {}
         now = _trainable_layers(self.model) if before and self.keeps else {}
         if any(trains != before.get(layer, trains) for layer, trains in now.items()):
@@ -297,7 +310,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             )
 
     def _other_layers(self, saved: Checkpoint) -> list[Problem]:
-        """Return the problem if the checkpoint's process has trained other layers."""
+        """Return a problem if the checkpoint's process trained another number of variables."""
         trains, trained = self.model.train_function.trains, saved.progress.get("trains")
         if trained is None or trains == trained:
             return []
@@ -310,7 +323,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return [Problem("the model's variables that are trained", str(trains), accepted, advice)]
 
     def _gone_weights(self, saved: Checkpoint) -> list[Problem]:
-        """Return the problem if a fit resumes whose weights only a later checkpoint had."""
+        """Return a problem if the fit is to train further, but its weights were removed."""
         self._has_weights = not gone_from(saved.progress)
         if self._has_weights or self._is_over():
             return []
@@ -340,7 +353,10 @@ class CheckpointCallback(keras.callbacks.Callback):
         _put_random_back(random_state)
 
     def _put_callbacks_back(self, saved: Checkpoint) -> None:
-        """Restore callbacks; if a callback's file is lost, it does not wait for a better model."""
+        """Restore callbacks, but not the best value of a ModelCheckpoint whose file is lost.
+
+        Such a callback saves the next model, even if that is not better.
+        """
         writing = [one for one in self._callbacks if isinstance(one, ModelCheckpoint)]
         before = [(one, one.best) for one in writing]
         states.put_back(
@@ -365,13 +381,13 @@ class CheckpointCallback(keras.callbacks.Callback):
         return place.stage == Stage.ALL and had_ended
 
     def _is_room(self, *, at_an_end: bool = False) -> bool:
-        """Tell whether a checkpoint is to be saved here; all workers call it.
+        """Tell whether to save a checkpoint here; all workers call this, and get the same answer.
 
-        None is saved while another is being written, nor at an epoch's end if it would cost more
-        than its SHARE of the time since the last one.
+        No checkpoint is saved while a worker is still writing one. At the end of an epoch, none is
+        saved if it would cost more than SHARE of the time since the last checkpoint.
 
         Args:
-            at_an_end: of an epoch, or of its steps.
+            at_an_end: whether this is the end of an epoch, or of its steps.
         """
         if self._every is None or self._coordinator.rounds.is_measuring:
             return False
@@ -384,9 +400,9 @@ class CheckpointCallback(keras.callbacks.Callback):
         return held_up + self._saver.newest_seconds
 
     def _average(self) -> None:
-        """Average statistics when a checkpoint is due, whether or not there is room for it.
+        """Average statistics whenever a checkpoint is due, even if it is not saved.
 
-        Otherwise the training's numbers would depend on the disk.
+        Otherwise the results of the training would depend on the speed of the disk.
         """
         if self._every is not None:
             statistics.average(self.model, self.model.distribute_strategy)
@@ -395,7 +411,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         is_measuring = self._coordinator.rounds.is_measuring
         if self._every is None or (is_measuring and self.place.step):
             return  # a fit that is measured begins again at step 0
-        self._saver.make_room()  # no two copies of all variables at a time
+        self._saver.make_room()  # so that there is only one copy of all variables in memory
         began = self._saved_at = time.monotonic()
         self._coordinator.files.share_best()  # the best value is in the checkpoint
         self._average()
@@ -435,7 +451,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return Checkpoint(place.step, place.stage, described, progress, names, arrays)
 
     def _metric_rows(self) -> np.ndarray | None:
-        """Return the values of the metrics; None if they start over next."""
+        """Return the values of the metrics; None outside of an epoch, because they start over."""
         is_within = self.place.stage == Stage.TRAINING and self.place.done > 0
         return MetricRows(self.model).take() if is_within else None
 
@@ -443,7 +459,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         return State(self.variables())
 
     def _tracked(self) -> Tracked:
-        """Return the state that neither Keras, the metrics nor its global generator has."""
+        """Return the state that is not in variables of the model, optimizers, metrics or seeds."""
         known = [*self.variables(), *statistics.of_metrics(self.model), *global_seed()]
         return Tracked(self.model, self._callbacks, known)
 
@@ -474,7 +490,7 @@ def _warn_of_state(callback: str, names: str, *, is_over: bool) -> None:
 
 
 def _optimizers(model: keras.Model) -> list[keras_names.BaseOptimizer]:
-    """Return the optimizers that a model was compiled with, and its own."""
+    """Return the optimizer given to `compile`, and those in a model's attributes or layers."""
     parts = [value for part in vars(model).values() for value in _contents(part)]
     inner = [getattr(layer, "optimizer", None) for layer in keras_names.layers_within(model)]
     own = [
@@ -501,8 +517,7 @@ def _random_state() -> dict[str, Any]:
     return {
         "python": [version, list(numbers), gauss],
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
-        # Not one of a checkpoint's variables: it may be created at any step, for example by a
-        # callback.
+        # Not among the checkpoint's variables, because any step or callback may create it.
         "keras": State(seed).take()[0] if seed else None,
     }
 

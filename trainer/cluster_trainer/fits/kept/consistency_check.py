@@ -1,7 +1,7 @@
-"""Compares whether all workers train the same, and whether a checkpoint is of the same fit.
+"""Checks that all workers train the same, and that a checkpoint belongs to the same fit.
 
-The gate has compared the environment. This module compares its results: the arguments that a script
-gives, the data that each worker has loaded, and the model's variables.
+The gate has compared the environment. This module compares its effects: the arguments that a script
+passes, the data that each worker has loaded, and the model's variables.
 """
 
 import json
@@ -42,11 +42,11 @@ THE_SAME_DATA = "Every worker loads all examples in the same order, and uses its
 
 
 def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:
-    """Let all workers compare their facts; each of them must call this.
+    """Compare facts between workers, and refuse differences; all workers must call this.
 
     Raises:
-        ConfigurationError: with everything that differs, on every worker.
-        PeerUnfit: on the others, if only new workers differ; see newcomers.py.
+        ConfigurationError: facts differ; it names all differences, on every worker.
+        PeerUnfit: only new workers differ, and this is not one of them; see newcomers.py.
     """
     everyone = of_all(workers, facts, SETTINGS)
     if not everyone:
@@ -59,10 +59,10 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
 
 
 def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
-    """Refuse to send gradients in another number format without a ring.
+    """Refuse the setting `wire` without a ring.
 
     Raises:
-        ConfigurationError: they would go through TensorFlow's collectives, as they are.
+        ConfigurationError: TensorFlow's collectives would send gradients in their own format.
     """
     if config.wire != "float32" and count_of(strategy) > 1 and ring_of(strategy) is None:
         advice = (
@@ -110,8 +110,8 @@ def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[
     """Return a problem for each fact that differs.
 
     Args:
-        everyone: the workers' facts, in the order of their ranks.
-        names: the workers' own.
+        everyone: the workers' facts, in rank order.
+        names: the workers' names, in rank order.
         me: this worker's rank.
     """
     problems = []
@@ -130,18 +130,18 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     described: Mapping[str, str],
     names: Sequence[str],
 ) -> None:
-    """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
+    """Refuse workers that differ, and a checkpoint of another fit; all workers call this.
 
     Args:
-        options: how the fit is saved.
-        model: is trained.
-        workers: this one and the others.
-        start: the step at which the fit begins.
-        described: all that must be unchanged of the fit and its data: name -> value.
-        names: of the variables that exist.
+        options: the options of the saved fit.
+        model: the model to train.
+        workers: the workers that train together.
+        start: the beginning of the fit, with its checkpoint.
+        described: all facts about the fit and its data that must be unchanged: name -> value.
+        names: the names of the existing variables.
 
     Raises:
-        ConfigurationError: with everything that differs.
+        ConfigurationError: facts differ; it names all differences.
     """
     names = uncounted(names)
     forms = [f"{one.dtype} {list(one.shape)}" for one in model.variables]
@@ -163,14 +163,14 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
         left_out |= {*OF_A_WORKER, ROWS} - start.found.checkpoint.settings.keys()
-        left_out |= {*differing_now}  # the checkpoint has those of one worker
+        left_out |= {*differing_now}  # the checkpoint has the values of one worker
         if not start.place.step:  # no step was taken, in rounds of whatever length
             left_out |= {variable_of("sync_every")}
         refuse_other_run(start.found, described, names, left_out)
 
 
 def _say_unlike(everyone: Sequence[Facts], names: Sequence[str]) -> None:
-    """Warn of workers that train with other code or numbers; some scripts state their own index."""
+    """Warn that workers train with different code or numbers, such as their own index."""
     script_text.say_differences(everyone, names)
     found = differing(everyone)
     for what in (NUMBERS, LAYERS_NUMBERS):

@@ -1,4 +1,4 @@
-"""The messages between the checkpoint callback and the rest of the fit."""
+"""Connects the checkpoint callback with the rest of the fit."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,14 +25,14 @@ NONE = -1
 
 
 class Saved:
-    """The newest checkpoint that this worker has written of one fit.
+    """The newest checkpoint of one fit that this worker has written.
 
     Args:
-        options: how the fit is saved.
+        options: the options of the saved fit.
 
     Attributes:
-        furthest: the number of the furthest one that any worker had.
-        outdated: ended fits whose weights are not needed once this fit has a checkpoint.
+        furthest: the number of the furthest checkpoint that any worker had.
+        outdated: finished fits whose weights are not needed once this fit has a checkpoint.
     """
 
     def __init__(self, options: FitOptions) -> None:
@@ -42,17 +42,17 @@ class Saved:
         self.outdated: Sequence[EndedFit] = ()
 
     def note(self, number: int) -> None:
-        """Note that the checkpoint of a number is written."""
+        """Note that the checkpoint with this number was written."""
         self._options.ended.remove_weights(self.outdated, self._options.name)
         self.outdated = ()
         self._at = time.monotonic()
-        # A finished one is saved again: a script that fails after it gets no further.
+        # A finished fit is saved again at each start, which is not progress: the script may fail.
         if self._options.job.progress_file and number > self.furthest:
             touch(self._options.job.progress_file)
         self.furthest = max(self.furthest, number)
 
     def told(self, newest: int | None) -> dict[str, Any]:
-        """Return for `status` the newest checkpoint's step, if there is one, and its time."""
+        """Return the newest checkpoint's step and time for `status`; {} if there is none."""
         return {} if newest is None else {"checkpoint_step": newest, "checkpoint_at": self._at}
 
 
@@ -61,17 +61,17 @@ class Coordinator:
     """Connects the checkpoint callback with the rest of the fit.
 
     Attributes:
-        options: how the fit is saved.
-        model: is trained.
-        workers: this one and the others.
-        start: the step at which the fit begins, without its checkpoint's values.
-        vote: on whether the fit ends after a call.
+        options: the options of the saved fit.
+        model: the model to train.
+        workers: the workers that train together.
+        start: the beginning of the fit, without its checkpoint's values.
+        vote: the vote on whether the fit ends after a call.
         saved: the newest checkpoint of this worker.
-        files: that the user's callbacks write on the chief.
-        variables: returns those of the model and its optimizers that exist by now.
-        validates: whether there are validations, which an interruption should not repeat.
-        seed: of the order of the examples.
-        run_number: identifies this run's checkpoints; the same on all workers.
+        files: copies the files that the user's callbacks write on the chief.
+        variables: returns the existing variables of the model and its optimizers.
+        validates: whether the fit has validations; then it saves before each of them.
+        seed: the seed of the examples' order.
+        run_number: the number that identifies this run's checkpoints; the same on all workers.
         rounds: chooses how many steps each worker takes by itself.
     """
 
@@ -90,18 +90,18 @@ class Coordinator:
 
     @property
     def cuts(self) -> Sequence[int]:
-        """Steps at which a call must end: a rehearsal has one step, however long a call is."""
+        """The steps at which a call must end; a rehearsal has a single step."""
         return (1,) if self.options.rehearses else self.options.cuts
 
     def check(self, described: Mapping[str, str], names: Sequence[str]) -> None:
-        """Refuse workers that differ, and a checkpoint of another fit; all workers call it.
+        """Refuse workers that differ, and a checkpoint of another fit; all workers call this.
 
         Args:
-            described: all that must be unchanged of the fit and its data: name -> value.
-            names: of the variables that exist.
+            described: all facts about the fit and its data that must be unchanged: name -> value.
+            names: the names of the existing variables.
 
         Raises:
-            ConfigurationError: with everything that differs.
+            ConfigurationError: facts differ, or the model's weights are gone.
         """
         options, start = self.options, self.start
         if start.every and options.name:
@@ -114,18 +114,18 @@ class Coordinator:
             options.begins()
 
     def _look_at_ended_fits(self) -> None:
-        """Refuse to train from lost weights; note which weights this fit makes obsolete."""
+        """Refuse to train from removed weights; note which weights this fit makes obsolete."""
         options, trained = self.options, self.variables()
         self.saved.outdated = options.ended.outdated_by(options.name, trained, self.workers)
         if self.start.found is None:
             options.ended.refuse_gone(trained)
 
     def note_values(self, variables: list[Any], gone: Collection[int]) -> None:
-        """Note that variables have the checkpoint's values, except at some positions."""
+        """Note that variables have the checkpoint's values, except at the positions in `gone`."""
         self.options.ended.note_values(self.options.name, variables, gone)
 
     def any(self, wish: bool, where: str = "the end of an epoch") -> bool:  # noqa: FBT001
-        """Tell whether any worker requests something there; all workers call it."""
+        """Tell whether any worker's `wish` is true; all workers call this, at the same place."""
         return max(self.workers.gather(int(wish), f"fit ({where})")) > 0
 
     def stops(self) -> bool:
@@ -133,7 +133,7 @@ class Coordinator:
         return self.vote.agreed is not Agreed.GO_ON
 
     def meet(self) -> None:
-        """End the fit if the workers have agreed to, or if this was all that was to be done.
+        """End the fit if the workers have agreed to end it, or if this was a rehearsal.
 
         Raises:
             StopRequestedError, PeerStoppedError, WorkerIsBackError: see StepVote.

@@ -1,12 +1,15 @@
-"""Decides which of a script's finished fits keep weights on the disk, not only a History.
+"""Decides which of a script's finished fits keep their weights on the disk.
 
-A script that is restarted calls all of its fits again. A finished one returns its earlier result,
-and its weights are restored, because the script may use them. A later fit that trains the same
-variables has them in its own checkpoints. So the earlier fit's weights are needed only if the
-script of some worker has read them in between: it will do so again. Such a fit keeps the values
-that were read, usually the weights without the optimizer's state. Of the others only the newest
-keeps its weights. If a script reads weights that are gone, for example after an edit, it is
-refused.
+A restarted script calls all of its fits again. A finished fit returns its earlier History, and its
+weights are restored, because the script may use them. If a later fit trains the same variables,
+these are in its own checkpoints. Then the earlier fit's weights are needed only if the script has
+read them in between, on any worker, because it will read them again. So of such a chain of fits,
+
+- the newest keeps all of its weights;
+- an earlier one keeps the values that were read, usually the weights without the optimizer's state;
+- the others keep only their History.
+
+A script that reads removed weights, for example after an edit, is refused.
 """
 
 import gc
@@ -30,7 +33,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import judge, leave_script, tell
 
 FEW = 256
-"""Variables with at most so many numbers always stay; see lighter.py."""
+"""Variables with at most this many numbers always stay; see lighter.py."""
 READ = "fit (reads of ended fits)"
 log = logging.getLogger("trainer")
 
@@ -42,9 +45,9 @@ class EndedFit:
     Attributes:
         name: its name in the log.
         store: its checkpoints.
-        variables: the large ones, by `id`, as long as they are referred to.
-        places: the place of each in a checkpoint, by `id`.
-        read: the places of those that the script has read since, on any worker.
+        variables: weak references to its large variables, by `id`.
+        places: the position of each variable in a checkpoint, by `id`.
+        read: the positions of variables that the script has read since, on any worker.
     """
 
     name: str
@@ -59,7 +62,7 @@ class EndedFit:
 
 
 class EndedFits:
-    """The finished fits of this process, whose weights are on the disk here, in order."""
+    """The finished fits of this process whose weights are on this worker's disk, in order."""
 
     def __init__(self) -> None:
         self._fits: dict[str, EndedFit] = {}
@@ -69,7 +72,7 @@ class EndedFits:
 
     @contextmanager
     def fit(self, num_workers: int) -> Iterator[None]:
-        """Do not count reads in the context: a fit makes them, not the script between its fits."""
+        """Ignore reads within the context, because a fit makes them, and not the script."""
         self._num_workers = num_workers
         reads.stop_listening()
         try:
@@ -79,7 +82,7 @@ class EndedFits:
                 reads.listen(self._note_read, self._note_assigned)
 
     def note(self, name: str, store: Store, variables: Iterable[Any]) -> None:
-        """Note that a fit has finished, whose checkpoint holds the values of these variables."""
+        """Note that a fit has finished, and that its checkpoint holds these variables' values."""
         given = list(variables)
         large = _large(given)
         places = {id(one): place for place, one in enumerate(given)}
@@ -87,12 +90,12 @@ class EndedFits:
         self._fits[name] = EndedFit(name, store, large, places, read)
 
     def note_values(self, name: str, variables: list[Any], gone: Collection[int]) -> None:
-        """Note that variables have a finished fit's values, except at some positions.
+        """Note that variables have a fit's values, except at the positions in `gone`.
 
         Args:
-            name: the fit's.
-            variables: in the order of its checkpoint.
-            gone: the places of those whose values are not on the disk any more.
+            name: the fit's name.
+            variables: the variables in the order of its checkpoint.
+            gone: the positions of variables whose values were removed from the disk.
         """
         if gone:
             self._fits.pop(name, None)
@@ -102,23 +105,23 @@ class EndedFits:
                 self._gone[id(one)] = weakref.ref(one), name
 
     def are_gone(self, variables: Iterable[Any]) -> bool:
-        """Tell whether some of these variables have lost the values that they should have."""
+        """Tell whether the values of some of these variables were removed."""
         return any(map(self._is_gone, variables))
 
     def refuse_gone(self, variables: Iterable[Any]) -> None:
-        """Refuse to train a model whose weights are gone.
+        """Refuse to train a model whose weights were removed.
 
         Raises:
-            ConfigurationError: they are.
+            ConfigurationError: the value of one of its variables was removed.
         """
         for one in variables:
             if self._is_gone(one):
                 raise _gone(one, self._gone[id(one)][1])
 
     def outdated_by(self, name: str, variables: Iterable[Any], workers: Workers) -> list[EndedFit]:
-        """Return the fits whose weights are obsolete once a later one has a checkpoint.
+        """Return the fits whose weights are obsolete once the fit `name` has a checkpoint.
 
-        All workers call it: the same fits keep the same weights on all of them.
+        All workers call this, so that the same fits keep the same weights on all of them.
         """
         found = {one.name: one for one in self._outdated_here(name, variables)}
         mine = {of: json.dumps(sorted(one.read)) for of, one in found.items()}
@@ -137,7 +140,7 @@ class EndedFits:
         return [one for one in related if not one.alive() - trained]
 
     def remove_weights(self, fits: Iterable[EndedFit], of: str) -> None:
-        """Keep only the weights of some fits that were read: a later fit has a checkpoint."""
+        """Remove the weights of some fits, except those that were read."""
         for one in fits:
             if self._fits.pop(one.name, None) is None:
                 continue
@@ -176,7 +179,7 @@ class EndedFits:
         for one in self._fits.values():
             if key in one.variables:
                 one.read.add(one.places[key])
-                if not tf.executing_eagerly():  # a function's later calls are not visible
+                if not tf.executing_eagerly():  # later calls of a traced function are not observed
                     self._read[key] = one.variables[key]
 
     def _note_assigned(self, variable: Any) -> None:

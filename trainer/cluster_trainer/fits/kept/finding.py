@@ -1,4 +1,4 @@
-"""Finds where a fit begins: at the newest checkpoint of any worker, or at step 0."""
+"""Finds the beginning of a fit: the newest checkpoint of any worker, or step 0."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -21,8 +21,8 @@ class Start:
     """The beginning of a fit.
 
     Attributes:
-        every: the steps between two checkpoints; 0: none are kept.
-        found: the newest checkpoint; None: no worker has one.
+        every: the number of steps between two checkpoints; 0: none are saved.
+        found: the newest checkpoint of any worker; None: no worker has one.
     """
 
     every: int = 0
@@ -30,18 +30,18 @@ class Start:
 
     @property
     def place(self) -> Place:
-        """Its place."""
+        """The place of the checkpoint, or step 0."""
         return self.found.checkpoint.place if self.found else Place()
 
     @property
     def in_words(self) -> str:
-        """Its place, in words."""
+        """A text about the step at which the fit begins."""
         if self.found is None:
             return "at step 0, without a checkpoint on any worker"
         return f"from step {self.place.step} held by {self.found.holder}"
 
     def lighter(self) -> "Start":
-        """Return it without the checkpoint's values, which are as large as all variables."""
+        """Return a copy without the checkpoint's values, which are as large as all variables."""
         if self.found is None:
             return self
         light = replace(self.found.checkpoint, arrays=[])
@@ -49,12 +49,12 @@ class Start:
 
 
 def find_start(options: FitOptions, store: Store, workers: Workers) -> Start:
-    """Find the newest checkpoint of any worker, which all then have; all workers call it.
+    """Find the newest checkpoint of any worker, and give it to all; all workers call this.
 
     Raises:
-        ConfigurationError: it has to be there and is not; or this worker is new, and keeps
-            checkpoints where the others keep none.
-        PeerLostError: there is none, and only a new process could begin at step 0.
+        ConfigurationError: TRAINER_RESUME is must, and there is no checkpoint; or this worker is
+            new, and only it, or only the others, save checkpoints.
+        PeerLostError: there is no checkpoint, and only a new process could begin at step 0.
     """
     store.tidy()
     every = _agreed_steps(options, workers)
@@ -75,7 +75,7 @@ def find_start(options: FitOptions, store: Store, workers: Workers) -> Start:
 
 
 def _agreed_steps(options: FitOptions, workers: Workers) -> int:
-    """Return the steps between two checkpoints; 0 if any worker saves none."""
+    """Return the smallest number of steps between two checkpoints; 0 if any worker saves none."""
     steps = options.job.config.checkpoint_steps
     wanted = workers.gather(steps, KEEPS)
     keep = [bool(one) for one in wanted]

@@ -64,9 +64,9 @@ class Begun:
     """The parts of a fit once Keras runs it.
 
     Attributes:
-        checkpoint_callback: keeps its checkpoints, and knows where it is.
+        checkpoint_callback: saves the fit's checkpoints, and knows its place.
         coordinator: connects the checkpoint callback with the rest of the fit.
-        records: record it; one at most.
+        records: the callback that records the fit; empty if it is not recorded.
     """
 
     checkpoint_callback: CheckpointCallback
@@ -78,8 +78,8 @@ class KeptFit:
     """One `fit` and its checkpoints: it finds where it begins, runs, and releases its data.
 
     Args:
-        options: how it is saved.
-        model: the one to train; made in the scope of its strategy.
+        options: the options of the saved fit.
+        model: the model to train; it was created in the scope of its strategy.
     """
 
     def __init__(self, options: FitOptions, model: keras.Model) -> None:
@@ -125,7 +125,7 @@ class KeptFit:
 
     @cached_property
     def input(self) -> InputWatch:
-        """Looks at how long the steps wait for their batches."""
+        """Watches how long the steps wait for their batches."""
         return InputWatch(
             lambda: waits_of(self._model).get(INPUT),
             lambda: self._iterator.source.advice if self._iterator else "",
@@ -141,12 +141,12 @@ class KeptFit:
 
     @property
     def step(self) -> int:
-        """The fit's present step."""
+        """The fit's current step."""
         return self.place.step
 
     @property
     def _iterator(self) -> Any:
-        """The training batches; None if there are none yet, or none any more."""
+        """The iterator of the training batches; None before the fit has it, and after its end."""
         return self._begun.checkpoint_callback.iterator if self._begun else None
 
     @property
@@ -162,7 +162,7 @@ class KeptFit:
 
     @property
     def beginning(self) -> str:
-        """Where the fit begins, in words."""
+        """A text about the step at which the fit begins."""
         words = (self._start or Start()).in_words
         if self._options.job.config.sync_every == "auto" and (every := steps_of_round()) > 1:
             words += f"; auto has chosen averages every {every} steps"
@@ -170,16 +170,19 @@ class KeptFit:
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
-        """From a step to the training examples used until then; None: unknown, perhaps not yet."""
+        """A function from a step to the number of examples used until then; None: unknown."""
         return self._iterator.source.examples_at if self._iterator else None
 
     @property
     def data_described(self) -> dict[str, str]:
-        """The batches of the training data, name -> value; empty if they are not known yet."""
+        """Facts about the training batches, name -> value; empty if they are not known yet."""
         return self._iterator.described if self._iterator else {}
 
     def checkpoint_seconds(self) -> dict[str, tuple[int, float]]:
-        """Return the newest checkpoint's step, its delay of training, and its duration."""
+        """Return how long the newest checkpoint delayed training, and how long its writing took.
+
+        Each is a pair of the checkpoint's step and seconds, by the name for TensorBoard.
+        """
         found = {}
         if self._begun and self._begun.checkpoint_callback.held_up:
             found["seconds_held_up"] = self._begun.checkpoint_callback.held_up
@@ -188,16 +191,15 @@ class KeptFit:
         return found
 
     def seconds_held_up(self) -> float:
-        """Return for how many seconds the checkpoints of this start have held up training."""
+        """Return for how many seconds the checkpoints of this start have delayed training."""
         return self._begun.checkpoint_callback.seconds_held_up if self._begun else 0.0
 
     def find(self) -> Start:
-        """Find the newest checkpoint of any worker, which all then have; all workers call it.
+        """Find the newest checkpoint of any worker, and give it to all; all workers call this.
 
         Raises:
-            ConfigurationError: it has to be there and is not, or gradients cannot be sent as the
-                settings say.
-            PeerLostError: there is none, and only a new process could begin at step 0.
+            ConfigurationError: as for `find_start`; or the settings need a ring, and there is none.
+            PeerLostError: there is no checkpoint, and only a new process could begin at step 0.
         """
         self._refuse_without_ring()
         start = self._start = find_start(self._options, self._store, self._workers)
@@ -214,17 +216,18 @@ class KeptFit:
         """Run the fit from the newest checkpoint of any worker, or from its beginning.
 
         Args:
-            run: runs it, with its arguments and what is to be announced.
+            run: runs it with its arguments and its announcement.
             given: its arguments.
-            call: is announced.
+            call: its announcement; see Running.
 
         Raises:
-            StopRequestedError, PeerStoppedError: it was stopped, after a checkpoint.
+            StopRequestedError, PeerStoppedError: the fit was stopped, after a checkpoint.
             WorkerIsBackError: another worker is to rejoin, from a checkpoint.
-            RehearsedError: its first step is done; NotRehearsedError: it cannot be done twice.
-            ConfigurationError: the checkpoint is of another fit, or the workers differ.
+            RehearsedError: the one step of a rehearsal is done.
+            NotRehearsedError: the first step cannot be rehearsed.
+            ConfigurationError: the checkpoint belongs to another fit, or the workers differ.
         """
-        # reading weights in it is no use of an earlier fit's
+        # The fit's own reads of weights do not count as the script's use of an earlier fit's.
         with self._options.ended.fit(self._workers.count):
             watched = self._begin(given, call)
             with self._until_its_end():
@@ -233,7 +236,7 @@ class KeptFit:
         return history
 
     def close(self) -> None:
-        """Wait until all checkpoints are written, and write nothing more."""
+        """Wait until all checkpoints are written, and accept no more."""
         self._saver.close()
 
     def _begin(self, given: inspect.BoundArguments, call: Running) -> Running:
@@ -262,7 +265,7 @@ class KeptFit:
             *begun.records,
             *telling_callbacks(options, begun.checkpoint_callback, self.pace, self._told),
         ]
-        with running.announced(announced):  # data that are begun here have the fit's limits
+        with running.announced(announced):  # `arrange` may begin data, within the fit's time limits
             files = begun.coordinator.files if self._workers.count > 1 else None
             arrange(given, callbacks, own, options, begun.checkpoint_callback, files)
         begun.coordinator.vote.begin()
@@ -275,7 +278,7 @@ class KeptFit:
         refuse_rounds(config, strategy)
 
     def _watched(self, begun: Begun) -> Watched:
-        """Return the watch over the fit: its callback, its vote and the limits of its calls."""
+        """Return the functions with which the engine's calls are watched; see Watched."""
         options, coordinator = self._options, begun.coordinator
         stall = StallLimit(options.deadline, options.job.config.stall_timeout_seconds)
 
@@ -356,7 +359,7 @@ class KeptFit:
             log.info("saved the checkpoint of step %d", self._saver.newest, extra=OWN)
 
     def _let_go(self) -> None:
-        """Release all data and checkpoints; another attempt begins with its own."""
+        """Release all data and checkpoints; another attempt has its own."""
         assert self._begun  # noqa: S101  it has run
         for records in self._begun.records:
             records.close()
@@ -379,9 +382,10 @@ class KeptFit:
         return [ClusterTrainerRecords(lambda: make(self), is_strict=options.must_record)]
 
     def _number_of_run(self, start: Start) -> int:
-        """Return the run number of its checkpoints; if there is none yet, the chief draws one.
+        """Return the run number of the fit's checkpoints; the chief draws it for a new run.
 
-        It is not drawn from the generators that a script seeds: its next run is another one.
+        It does not come from the generators that a script seeds, because each run needs another
+        number.
         """
         if not start.every:
             return UNKNOWN_RUN
@@ -389,7 +393,11 @@ class KeptFit:
         return known or self._workers.gather(1 + secrets.randbits(RUN_BITS), RUN)[0]
 
     def _refuse_rehearsal(self, callbacks: Any) -> None:
-        """Refuse to rehearse a step that is not the next one, or that would use it up."""
+        """Refuse to rehearse a step that would use up data, or that a callback would prepare.
+
+        Raises:
+            NotRehearsedError: with the reason.
+        """
         if not self.begins_again:
             raise NotRehearsedError("a process can go through such data only once")
         if preparing := prepares(callbacks):

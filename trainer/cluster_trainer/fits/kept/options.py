@@ -1,4 +1,4 @@
-"""The options of one saved fit, which its program decides."""
+"""The options of one saved fit, which its program chooses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,31 +23,34 @@ class FitOptions:
     """How a fit is saved.
 
     Attributes:
-        job: the settings, and which worker this is.
-        stop: whether this process was asked to stop.
-        deadline: until when a call of TensorFlow must be over.
-        folder: the one that holds its checkpoints.
-        described: all that must be unchanged when the fit resumes, name -> value.
-        ended: the process's fits that have ended.
+        job: the settings, and this worker's task.
+        stop: tells whether this process was asked to stop.
+        deadline: the time by which a call of TensorFlow must be over.
+        folder: the folder with the fit's checkpoints.
+        described: all facts that must be unchanged when the fit resumes: name -> value.
+        ended: the finished fits of the process.
         network: notes how long the workers waited for sums, for all fits of the process.
-        compares_layers: whether the layers must be as they were, too.
-        describes_data: whether `described` tells how the data are cut, too.
-        begins: called once the fit is known to be the one that is kept there, before it trains.
-        had_ended: called before the results of a fit that had ended are given for this one's.
-        goes_on: called before an interrupted fit resumes.
-        name: its name in the log; empty if there is only one.
-        must_resume: whether a checkpoint has to be there.
-        has_trained: whether this process has trained the model already: no start at step 0 then.
+        compares_layers: whether the layers must be unchanged, too.
+        describes_data: whether `described` includes the division of the data into batches.
+        begins: is called before training, once the checkpoint is known to belong to this fit.
+        had_ended: is called before the results of a finished fit are returned for this call.
+        goes_on: is called before an interrupted fit resumes.
+        name: the fit's name in the log; empty if the program has only one.
+        must_resume: whether there has to be a checkpoint.
+        has_trained: whether this process has already trained the model. Then it cannot begin at
+            step 0.
         interrupts: whether Ctrl-C raises KeyboardInterrupt, as a script may expect.
-        cuts: steps at which a call of TensorFlow has to end, the same on all workers.
+        cuts: the steps at which a call of TensorFlow has to end, the same on all workers.
         tell: gets the fit's progress.
-        examples_at: from a step to the training examples seen until then; None: unknown.
-        found: called once it is known where the fit begins.
-        records: returns what records the fit, once its data are known; None: nothing is recorded.
-        must_record: whether the fit is recorded without checkpoints too, and fails if its metrics
+        examples_at: a function from a step to the number of training examples seen until then;
+            None: unknown.
+        found: is called once the step at which the fit begins is known.
+        records: returns the callbacks that record the fit, once its data are known; None: nothing
+            is recorded.
+        must_record: whether the fit is recorded even without checkpoints, and fails if its metrics
             cannot be recorded.
         may_take_in: whether the fit may be interrupted to let a worker rejoin.
-        rehearses: whether the fit ends after its first call, without a trace on disk.
+        rehearses: whether the fit ends after one step, without a trace on disk.
     """
 
     job: Job
@@ -77,5 +80,5 @@ class FitOptions:
 
     @property
     def prefix(self) -> str:
-        """The beginning of the log's lines about it."""
+        """The beginning of log lines about the fit."""
         return f"{self.name}: " if self.name else ""

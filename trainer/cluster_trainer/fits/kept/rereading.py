@@ -13,7 +13,7 @@ class Rereading:
     """The data of one fit.
 
     Args:
-        model: is trained on them.
+        model: the model that is trained on them.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -27,10 +27,10 @@ class Rereading:
         self._validation = may_begin_again(tests[0])
 
     def is_possible(self, iterator: Any) -> bool:
-        """Tell whether all of them can be read again.
+        """Tell whether all of the data can be read again.
 
         Args:
-            iterator: of the training batches; None where there is none yet.
+            iterator: the iterator of the training batches; None: there is none yet.
         """
         tests = self._tests
         training = iterator.source.begins_again if iterator else self._training
@@ -41,7 +41,7 @@ class Rereading:
         """Release the data of the fit.
 
         Args:
-            iterator: of the training batches; None where there was none.
+            iterator: the iterator of the training batches; None: there was none.
         """
         if iterator:
             self._training = iterator.source.begins_again
@@ -52,5 +52,5 @@ class Rereading:
 
     @property
     def _tests(self) -> Any:
-        """The batches of the fit's validations; None if there was none yet."""
+        """The iterator of the validations' batches; None if there was no validation yet."""
         return getattr(self._model, keras_names.ITERATOR_OF_VALIDATION, None)

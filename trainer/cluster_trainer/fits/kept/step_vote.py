@@ -26,7 +26,7 @@ log = logging.getLogger("trainer")
 
 
 class Agreed(Enum):
-    """The common action of all workers after a call."""
+    """The action on which all workers have agreed after a call."""
 
     GO_ON = "train on"
     STOP = "save a checkpoint and end, because one of them was asked to"
@@ -34,11 +34,11 @@ class Agreed(Enum):
 
     @classmethod
     def of(cls, signal_number: float, takes_in: float) -> "Agreed":
-        """Return the common action.
+        """Return the agreed action.
 
         Args:
-            signal_number: the largest that one of them was sent; 0: none was.
-            takes_in: 1 where one of them knows of a worker that is back; else 0.
+            signal_number: the largest number of a signal that any worker has received; 0: none.
+            takes_in: 1 if any worker knows of a worker that is back, else 0.
         """
         if signal_number:
             return cls.STOP
@@ -49,9 +49,9 @@ class StepVote:
     """The vote of all workers, in the exchange that also compares the duration of their calls.
 
     Args:
-        options: how the fit is saved.
-        workers: this one and the others.
-        pace: compares the workers' activities.
+        options: the options of the saved fit.
+        workers: the workers that train together.
+        pace: compares the pace of the workers.
         network: compares how long the workers wait for sums.
         place: returns the fit's place.
         begins_again: tells whether this process can resume from an earlier checkpoint.
@@ -77,14 +77,17 @@ class StepVote:
         self.agreed = Agreed.GO_ON
 
     def begin(self) -> None:
-        """Note with which epoch the fit begins."""
+        """Note the epoch with which the fit begins."""
         self._first_epoch = self._place().epoch
 
     def agree(self, seconds: float) -> float:
-        """Vote with the other workers; return the slowest one's seconds, and note the action.
+        """Vote with the other workers, and note the result; all workers call this.
 
         Args:
-            seconds: how long this worker's calls have taken since the last vote.
+            seconds: the duration of this worker's calls since the last vote.
+
+        Returns:
+            the slowest worker's seconds.
         """
         number = float(self._options.stop.signal_number)
         mine = [seconds, number, float(self._is_to_take_in())]
@@ -100,12 +103,12 @@ class StepVote:
         return slowest
 
     def end_if_agreed(self) -> None:
-        """End the fit if the workers have agreed to; all workers call it, once it is saved.
+        """End the fit if the workers have agreed to; all workers call this, after saving.
 
         Raises:
             StopRequestedError: this worker was asked to stop.
-            PeerStoppedError: another worker was.
-            KeyboardInterrupt: this worker is alone, and its script may catch that.
+            PeerStoppedError: another worker was asked to stop.
+            KeyboardInterrupt: this worker is alone, and got Ctrl-C, which its script may handle.
             WorkerIsBackError: another worker is to rejoin.
         """
         if self.agreed is Agreed.TAKE_IN:
@@ -125,7 +128,7 @@ class StepVote:
         raise PeerStoppedError
 
     def _is_to_take_in(self) -> bool:
-        """Tell, on worker 0, whether a missing worker waits to rejoin, and can."""
+        """Tell whether a missing worker waits to rejoin, and can; only worker 0 asks for this."""
         job = self._options.job
         are_missing = 1 < self._workers.count < job.task.num_workers
         if not (are_missing and job.group_socket and self._workers.rank == 0):

@@ -1,1 +1,1 @@
-"""Everything that the image does for the `fit` of a user's script, which asks for nothing."""
+"""Adds checkpoints, records and recovery to the `fit` of a user's script, without changes to it."""

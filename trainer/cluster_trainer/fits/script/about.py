@@ -1,4 +1,4 @@
-"""The parameters of a script's fit for a report: settings, versions, model, data."""
+"""Describes a script's fit for reports: settings, versions, model, data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,17 +22,17 @@ ARGUMENTS = (
     "validation_freq",
     "shuffle",
 )
-"""Arguments of `fit`, if they are given; the batches of the data are described separately."""
+"""The arguments of `fit` that are recorded, if given; batches are described separately."""
 
 
 def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a script's fit, name -> JSON value.
 
-    It is called before the fit begins: a checkpoint or a callback may change the learning rate.
+    Call it before the fit begins, because a checkpoint or a callback may change the learning rate.
 
     Args:
-        model: the one to train.
-        arguments: of `fit`, those that are given.
+        model: the model to train.
+        arguments: the arguments that were given to `fit`.
     """
     # Keras has no public access to the arguments of `compile`.
     compiled = getattr(keras_names.compile_config(model), "config", {})
@@ -50,13 +50,13 @@ def asked_of(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]
 def about(
     job: Job, model: keras.Model, asked: Mapping[str, Any], data: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the description of a script's fit; members have the names of result.json's.
+    """Return the description of a script's fit; its members are named as in result.json.
 
     Args:
-        job: the settings, and which worker this is.
-        model: the one to train.
-        asked: see `asked_of`.
-        data: describes the training data and how they are divided, name -> value.
+        job: the settings, and this worker's task.
+        model: the model to train.
+        asked: the parameters from `asked_of`.
+        data: facts about the training data and their division: name -> value.
     """
     strategy, settings = model.distribute_strategy, job.config.as_json()
     if settings["sync_every"] == "auto" and not group.are_rounds_open():

@@ -1,7 +1,7 @@
-"""A script's calls beside `fit`: evaluate, predict, and training batch by batch.
+"""Runs a script's calls besides `fit`: evaluate, predict, and training batch by batch.
 
-They have no checkpoints. If a peer is lost, they end like a `fit`. A script that calls nothing else
-does not leave before the other workers either.
+They have no checkpoints. If a peer is lost, they end the process like a `fit`. A script that calls
+nothing else also waits at its end until the other workers have come to theirs.
 """
 
 import atexit
@@ -35,10 +35,10 @@ def call(
     """Return the result of a script's call; if a peer is lost, end the process (75).
 
     Args:
-        process: this one.
-        run: the call.
-        strategy: of its model.
-        environ: TF_CONFIG, which names several workers, and what the log looks like.
+        process: this process.
+        run: makes the call.
+        strategy: the strategy of its model.
+        environ: the environment, with TF_CONFIG and the log's variables.
     """
     try:
         if process.calls is None:
@@ -68,9 +68,9 @@ def _begin(process: Process, strategy: tf.distribute.Strategy, environ: Mapping[
 
 
 def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -> None:
-    """Let no worker leave before the others, unless a `fit` has handled that, or all is over.
+    """Wait for the other workers at the script's end, unless it has called `fit`, which does so.
 
-    A worker that has failed leaves at once, as in `Script`.
+    A worker that has failed leaves at once, as in `Script`. A forked process does nothing.
     """
     if process.pid == os.getpid() and process.script is None:
         has_failed = process.calls is not Outcome.WELL
@@ -79,5 +79,5 @@ def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own."""
-    error = explained(group.failure_behind(error))  # also of a loop of the script's own
+    error = explained(group.failure_behind(error))  # a script's own loop may raise another error
     end_by(error, from_environment(environ).num_workers)

@@ -1,4 +1,4 @@
-"""The end of a script: the meeting with the other workers, or the end of a stalled process."""
+"""Ends a script: lets it wait for the other workers, or ends a stalled process."""
 
 import sys
 from collections.abc import Callable
@@ -16,15 +16,15 @@ LAST_WORDS_SECONDS = 2.0
 
 
 def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = False) -> bool:
-    """Meet the other workers at the end of a script, if it ends well; tell whether it does.
+    """Wait for the other workers at the end of a script that ends well; tell whether it does.
 
-    If another one has failed, or was killed, the process ends with 75: that worker is restarted,
-    and needs the others.
+    If another worker has failed or was killed, the process ends with code 75, because that worker
+    is restarted, and needs the others.
 
     Args:
-        workers: this one and the others.
-        last: makes the call.
-        has_failed: whether something has, in spite of which the script has come here.
+        workers: the workers that train together.
+        last: makes the last call, with a time limit.
+        has_failed: whether a call has failed, and the script has come to its end all the same.
     """
     if getattr(sys, "last_value", None) is not None:
         workers.fail("its script has failed")
@@ -41,7 +41,7 @@ def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = Fal
 
 
 def stalled(tell: Callable[[int, str], object]) -> NoReturn:
-    """End a process whose present call takes far too long.
+    """End a process whose current call has exceeded its time limit.
 
     Args:
         tell: notes the exit code and the reason.

@@ -1,4 +1,4 @@
-"""The log of a script: each line of ours has a time, a level and the worker's name."""
+"""Starts the trainer's log in a script: its lines have a time, a level and the worker's name."""
 
 import logging
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ log = logging.getLogger("trainer")
 
 
 def begin_log(environ: Mapping[str, str]) -> None:
-    """Start the log, unless it has started, or the script has a logger of this name.
+    """Start the log, unless it was started, or the script has configured a logger of this name.
 
     Args:
-        environ: TF_CONFIG, and what the log looks like. A TF_CONFIG that is refused later is no
-            reason to fail here.
+        environ: the environment, with TF_CONFIG and the log's variables. With a TF_CONFIG that is
+            not acceptable, nothing is done; it is refused later.
     """
     if log.handlers:
         return

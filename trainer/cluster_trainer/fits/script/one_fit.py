@@ -1,4 +1,4 @@
-"""A script's implicit requests about one `fit`: checkpoints and records."""
+"""A script's implicit requests for one `fit`: checkpoints and records."""
 
 import inspect
 import logging
@@ -40,15 +40,15 @@ class Stage(Enum):
 
 @dataclass
 class ScriptFit(FitRequest):
-    """A script's answers about one of its fits.
+    """A script's requests for one of its fits.
 
     Attributes:
-        script: has called it.
-        number: of its fits in this process, from 0.
-        called: identifies the call.
-        model: the one to train.
-        described: all that must be unchanged when the fit resumes, name -> value.
-        told: the script's arguments of the fit, for about.json; see `asked_of`.
+        script: the script that has called the fit.
+        number: the number of the fit in this process, from 0.
+        called: the identity of the call.
+        model: the model to train.
+        described: all facts that must be unchanged when the fit resumes: name -> value.
+        told: the fit's parameters for about.json; see `asked_of`.
         chosen: its folder; None: the workers have not agreed yet.
     """
 
@@ -65,25 +65,25 @@ class ScriptFit(FitRequest):
         return Order(seed_of_fit(self.number))
 
     def agree(self, workers: Workers, *, is_again: bool) -> None:
-        """Agree with the others where the script resumes, and which fit this is; see FitRequest."""
+        """Agree on where the script resumes, and on the saved fit that this is; see FitRequest."""
         has_ring = ring_of(self.model.distribute_strategy) is not None
         with self.script.choosing:
             self.script.agree(workers, is_again=is_again, has_ring=has_ring)
             self.chosen = self.script.fits.choose(self.called, workers, self.chosen)
 
     def options(self) -> FitOptions:
-        """Return how the fit is saved; see FitRequest."""
+        """Return the options of the saved fit; see FitRequest."""
         assert self.chosen  # noqa: S101  all have agreed
         options = self._options(self.chosen)
         self.script.stage = Stage.RECORDED
         return options
 
     def options_of_rehearsal(self) -> FitOptions:
-        """Return how its first step runs without the other workers; see FitRequest."""
+        """Return the options for its first step without the other workers; see FitRequest."""
         return self._options(Chosen(self.number + 1, self.script.job.folder, self.called))
 
     def _options(self, chosen: Chosen) -> FitOptions:
-        """Return how a fit is saved in a folder; warn if each worker trains by itself."""
+        """Return the options of a fit in a folder; warn if each worker trains by itself."""
         script, job = self.script, self.script.job
         if workers_of(self.model.distribute_strategy).count == 1 < job.task.num_workers:
             log.warning(
@@ -95,7 +95,7 @@ class ScriptFit(FitRequest):
             script,
             chosen.folder,
             self.described,
-            # The callbacks of a finished fit may have changed them.
+            # The callbacks of a finished fit, which did not run again, may have changed layers.
             compares_layers=not script.has_passed,
             begins=lambda: script.fits.note(chosen),
             had_ended=partial(self._pass_over, chosen),
@@ -108,7 +108,7 @@ class ScriptFit(FitRequest):
         )
 
     def _records(self, number: int) -> Callable[[KeptFit], Sequence[Any]] | None:
-        """Return the maker of the records in the folder of a number; None: there are no records."""
+        """Return a function that makes the records of a fit; None: it is not recorded."""
         script = self.script
         if not script.records:
             return None
@@ -124,7 +124,7 @@ class ScriptFit(FitRequest):
 
 
 def fit_of(script: "Script", number: int, given: inspect.BoundArguments, called: Call) -> ScriptFit:
-    """Return the parameters of a fit; callbacks may change the learning rate later."""
+    """Return a script's requests for a fit; call it before callbacks can change the model."""
     model = given.args[0]
     told = _told(model, given.arguments) if _is_told(script, number) else {}
     return ScriptFit(script, number, called, model, described(model, given.arguments), told)

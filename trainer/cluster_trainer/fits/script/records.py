@@ -1,4 +1,4 @@
-"""The records of each `fit` of a script beside its checkpoints, without a change to the script."""
+"""The records of each `fit` of a script besides its checkpoints, without changes to the script."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,21 +19,21 @@ from cluster_trainer.results.metrics_file import MetricsFile
 from cluster_trainer.settings.job import Job
 
 MOST_SHOWN = 100
-"""The number of a script's fits with event files and about.json: thousands would not be read."""
+"""The number of fits of a script that get event files and about.json; nobody reads thousands."""
 
 
 @dataclass(frozen=True)
 class ScriptRecords:
-    """How one fit of a script is recorded.
+    """The records of one fit of a script.
 
     Attributes:
-        job: the settings, and which worker this is.
-        number: of the fit, from 0.
-        journal: the worker's own, of all fits.
-        model: the one to train.
-        script: its file's name.
+        job: the settings, and this worker's task.
+        number: the fit's number, from 0.
+        journal: the worker's own journal, of all fits.
+        model: the model to train.
+        script: the name of the script's file.
         is_first: whether no fit of this process has been recorded before.
-        asked: the script's arguments of the fit; see `asked_of`.
+        asked: the fit's parameters; see `asked_of`.
     """
 
     job: Job
@@ -50,7 +50,7 @@ class ScriptRecords:
         return f"fit-{self.number + 1}"
 
     def made(self, kept: KeptFit) -> Sequence[keras.callbacks.Callback]:
-        """Return the callbacks that record the fit; its data are known by now."""
+        """Return the callbacks that record the fit, once its data are known."""
         folder, is_chief = self.job.folder / self.name, self.job.task.is_chief
         file, about_file = MetricsFile(folder), AboutFile(folder)
         if is_chief and not kept.step:
@@ -79,7 +79,7 @@ class ScriptRecords:
 
 
 def is_profiled(number: int) -> bool:
-    """Tell whether TRAINER_PROFILE_STEPS means the fit of this number: the script's first."""
+    """Tell whether TRAINER_PROFILE_STEPS applies to the fit with this number: only the first."""
     return number == 0
 
 
@@ -92,4 +92,4 @@ def _report(file: MetricsFile, lines: list[Line], is_new: bool) -> None:  # noqa
 
 
 def _keep_still(lines: list[Line], is_new: bool) -> None:  # noqa: FBT001
-    """Ignore it: the chief writes it."""
+    """Write nothing, because the chief writes the metrics."""

@@ -34,18 +34,18 @@ class Script(Program):
     """A user's script that calls Keras's own `fit`.
 
     Attributes:
-        environ: the variables that the entrypoint sets.
+        environ: the environment, with the entrypoint's variables.
         before: the folder's earlier owner; None: none is known.
-        numbers: of its fits in this process.
-        fits: this process's, and those that are kept in the worker's folder.
-        beginning: of the run.
-        last: makes the meeting with the other workers at the end.
-        onlooker: shows where a fit is.
-        stage: how far it has come.
+        numbers: counts its fits in this process, from 0.
+        fits: the fits of this process, and those that are saved in the worker's folder.
+        beginning: tells whether an earlier run's files still have to be moved aside.
+        last: waits for the other workers at the end.
+        onlooker: shows a fit's progress.
+        stage: the progress of the script.
         outcome: how it would end if it ended now.
         has_passed: whether a fit had ended in an earlier start, and was not run again.
-        pid: this process's, and not that of one that it has forked off.
-        choosing: held while a fit chooses its folder; those of other threads choose another.
+        pid: the id of the process that began the script; processes forked from it differ.
+        choosing: a lock, held while a fit chooses its folder, so that each thread gets another one.
     """
 
     environ: Mapping[str, str]
@@ -63,7 +63,7 @@ class Script(Program):
 
     @property
     def records(self) -> bool:
-        """Whether anything is recorded: not without checkpoints, and not by a forked process."""
+        """Whether this process records fits: not without checkpoints, nor if it was forked."""
         return self.pid == os.getpid() and self.keeps
 
     @property
@@ -72,20 +72,20 @@ class Script(Program):
         return bool(self.job.config.checkpoint_steps)
 
     def note(self, state: str, detail: str = "") -> None:
-        """Note the script's activity, if anything is recorded."""
+        """Note the script's activity in the journal, if this process records fits."""
         if self.records:
             self.journal.note(state, detail)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Handle stops with signal handlers, and end a stall: no process watches this one."""
-        if self.keeps:  # no valid end at this moment: a fit has not ended well
+        """Handle stops with signal handlers, and end the process if it stalls."""
+        if self.keeps:  # while a fit runs, an end of the script is not a valid one
             end_mark.await_nothing(self.job.folder)
         with self.stop.handled(), self.deadline.kept(lambda: stalled(self._tell_the_last)):
             yield
 
     def request(self, given: inspect.BoundArguments) -> ScriptFit:
-        """Return the answers about a fit that it has called; see Program."""
+        """Return the script's requests for a fit that it has called; see Program."""
         model = given.args[0]
         are_gone = self.fits_ended.are_gone(model.variables)
         began = None if are_gone else weights_of(model)
@@ -113,7 +113,7 @@ class Script(Program):
         self.note("waiting", waiting)
 
     def tell(self, progress: Progress) -> None:
-        """Show where a fit is."""
+        """Show a fit's progress."""
         self.onlooker.progress(progress)
 
     def failed(self, error: BaseException) -> None:
@@ -126,11 +126,11 @@ class Script(Program):
             end_by(error, self.job.task.num_workers, self._tell_the_last)
 
     def ended(self, workers: Workers) -> None:
-        """Note that a fit has ended well: an exit with code 0 would end the script, too."""
+        """Note that a fit has ended well; an exit with code 0 would be the script's valid end."""
         self.outcome = self.outcome.after(None)
         if self.keeps and self.outcome is Outcome.WELL:
             end_mark.await_end(self.job.folder, workers, self.environ)
-        if self.stop.signal_number:  # too late for this fit to end by it
+        if self.stop.signal_number:  # it came too late to interrupt this fit
             os.kill(os.getpid(), self.stop.signal_number)
 
     def _tell_the_last(self, code: int, reason: str | None) -> None:
@@ -138,7 +138,7 @@ class Script(Program):
         self.note(status_of(code), reason or "")
 
     def _note_end(self, workers: Workers) -> None:
-        """Mark the end of a script that ends well, and let no worker leave before the others.
+        """At the script's end, wait for the other workers, and mark the end if it is a valid one.
 
         A script that fails leaves at once: the others may wait for it in the middle of a step.
         """

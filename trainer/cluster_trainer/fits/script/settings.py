@@ -1,4 +1,4 @@
-"""The settings of a script's call of `fit` or `start_strategy`, in addition to the variables."""
+"""Reads the settings in a script's call of `fit` or `start_strategy`, besides the variables."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -41,15 +41,15 @@ _started_with: set[str] = set()
 
 
 def unheeded() -> set[str]:
-    """Return the settings without effect in this script, if its `fit` is Keras's own."""
+    """Return the settings that have no effect on Keras's own `fit` in this script."""
     return {*setting_names()} - {*FOLDERS, *OF_SCRIPTS, *_started_with}
 
 
 def read_start(environ: Mapping[str, str], settings: Mapping[str, Any]) -> Job:
-    """Read the arguments of `start_strategy`.
+    """Read the arguments of `start_strategy`, and the variables.
 
     Raises:
-        ConfigurationError: something is not acceptable, or would do nothing.
+        ConfigurationError: a setting is not acceptable, or would have no effect.
     """
     of_fit = {*setting_names()} - {*OF_THE_START, *OF_THE_PROCESS}
     strangers = [name for name in settings if name in of_fit]
@@ -67,17 +67,20 @@ def read_fit(
     *,
     overridden: Collection[str],
 ) -> Job:
-    """Read what `fit` was called with; the settings say then what is really trained.
+    """Read the arguments of `cluster_trainer.fit`, and the variables.
+
+    In the returned settings, the model, the data, the precision and overridden settings describe
+    the script's own objects.
 
     Args:
-        environ: TRAINER_ variables, and the rest.
-        model: the script's.
-        dataset: the same.
-        settings: the same, by name.
-        overridden: settings in whose place the script gives something else.
+        environ: the environment, with TRAINER_ variables.
+        model: the script's model.
+        dataset: the name of a data set, or the script's arrays.
+        settings: the script's settings, by name.
+        overridden: the names of settings that the script replaces with its own objects.
 
     Raises:
-        ConfigurationError: something is not acceptable, or would do nothing.
+        ConfigurationError: a setting is not acceptable, or would have no effect.
     """
     if not isinstance(model, keras.Model):
         raise ConfigurationError([Problem("model", type(model).__name__, "a keras.Model")])
@@ -95,7 +98,7 @@ def read_fit(
 
 
 def unused_variables(environ: Mapping[str, str], overridden: Collection[str]) -> list[str]:
-    """Return the variables that are set, but that a script overrides."""
+    """Return the variables that are set, although a script overrides them."""
     variables = sorted(map(variable_of, overridden))
     return [variable for variable in variables if environ.get(variable, "").strip()]
 
@@ -104,7 +107,8 @@ def strategy_of(model: keras.Model, num_workers: int) -> tf.distribute.Strategy:
     """Return the strategy in whose scope the model was built.
 
     Raises:
-        ConfigurationError: it has no variables yet, or would be trained by each worker alone.
+        ConfigurationError: the model has no variables yet, the call is within a strategy's scope,
+            the strategy is not supported, or each worker would train alone.
     """
     if not model.weights:
         raise _refused(model, "a model whose variables exist: begin it with keras.Input(shape)")
@@ -140,7 +144,11 @@ def _do_nothing(name: str, settings: Mapping[str, Any], accepted: str) -> Proble
 
 
 def _precision(model: keras.Model, wanted: str) -> str:
-    """Return the number format in which the model computes."""
+    """Return the number format in which the model computes.
+
+    Raises:
+        ConfigurationError: `wanted` is another one, and not the default.
+    """
     dtypes = compute_dtypes(model)
     found = next((one for one in ("float16", "bfloat16") if one in dtypes), "float32")
     if wanted not in ("float32", found):

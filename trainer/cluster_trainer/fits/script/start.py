@@ -1,4 +1,4 @@
-"""The beginning of a script's fits in this process: settings, log, and the owner of the folder."""
+"""Begins a script's fits in this process: reads settings, starts the log, takes the folder."""
 
 import logging
 import os
@@ -31,11 +31,11 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
     """Begin a script's first fit in this process: read the settings, take the folder.
 
     Args:
-        process: this one.
-        environ: TRAINER_ variables, TF_CONFIG, and what the entrypoint sets.
+        process: this process.
+        environ: the environment: TRAINER_ variables, TF_CONFIG, and the entrypoint's variables.
 
     Raises:
-        ConfigurationError: a setting is not acceptable, or the folder is another start's.
+        ConfigurationError: a setting is not acceptable, or the folder belongs to another start.
     """
     with process.beginning:
         return process.script or _begun(process, environ)
@@ -44,7 +44,7 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
 def _begun(process: Process, environ: Mapping[str, str]) -> Script:
     job, before = _claimed(_read(environ), process, this_process(environ, script_name()))
     script = process.script = script_of(process, job, environ, before)
-    script.look_away()  # left by a start that was killed
+    script.look_away()  # a start that was killed may have left its progress file
     os.register_at_fork(after_in_child=_forget_signals)
     return script
 
@@ -71,7 +71,7 @@ def script_of(
 
 
 def _read(environ: Mapping[str, str]) -> Job:
-    """Read the settings; without a folder, given or present, nothing is saved."""
+    """Read the settings; without TRAINER_RUN_DIR and a writable default, nothing is saved."""
     has_folder = True
     try:
         job = read_job(environ, [])
@@ -95,10 +95,10 @@ def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None
     """Take the worker's folder; if another process of this start has it, save nothing.
 
     Returns:
-        the settings, and whose the folder was before.
+        the settings, and the folder's earlier owner; None: none is known.
 
     Raises:
-        ConfigurationError: a process of another start trains into it.
+        ConfigurationError: a process of another start trains into the folder.
     """
     if not job.config.checkpoint_steps:
         return job, None
@@ -118,6 +118,6 @@ def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None
 
 
 def _forget_signals() -> None:
-    """Let signals end a process that a script forks as usual."""
+    """Restore the default signal handlers in a process that a script forks."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,1 +1,1 @@
-"""Objects that workers, or several fits, share: data that they read, files that they write."""
+"""Objects that workers, or several fits, share: data that are read, and files that are written."""

@@ -1,9 +1,11 @@
-"""Data that one fit shares with another, or its training with its validation.
+"""Restores data that fits share, or that a fit's training shares with its validation.
 
-A `Dataset.shuffle` has another order for each iterator. A fit that resumes begins the iterators of
-the validations that are over, so that its training and its next validation have the orders that
-they would have had. If a generator is given to another fit, reading continues there, only
-approximately at the right place, because TensorFlow's read-ahead is not recorded.
+A `Dataset.shuffle` has another order for each iterator. A fit that resumes begins iterators for the
+validations that are over. So its training and its next validation get the same orders as without
+the interruption.
+
+A generator that finished fits have read is read to the place where they left it. This place is only
+approximate, because TensorFlow's read-ahead is not recorded.
 """
 
 import inspect
@@ -22,7 +24,7 @@ from cluster_trainer.engine.data import pipelines
 from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
-# For each generator: how many batches an earlier start had read in finished fits.
+# For each generator, the number of batches that finished fits had read in an earlier start.
 _unread: MutableMapping[Any, int] = WeakKeyDictionary()
 
 
@@ -31,7 +33,7 @@ def note_ended(given: inspect.BoundArguments, place: Place) -> None:
 
     Args:
         given: the fit's arguments.
-        place: the step at which it ended.
+        place: the place at which the fit ended.
     """
     data, validation = given.arguments.get("x"), given.arguments.get("validation_data")
     if isinstance(validation, tf.data.Dataset):
@@ -57,8 +59,8 @@ def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
     """Begin the validation data as often as an earlier start has.
 
     Args:
-        given: the fit's arguments, as its caller gave them.
-        place: the step at which it resumes or begins.
+        given: the fit's original arguments.
+        place: the place at which the fit begins or resumes.
     """
     dataset = given.arguments.get("validation_data")
     if not isinstance(dataset, tf.data.Dataset):
@@ -68,6 +70,6 @@ def begin_validations(given: inspect.BoundArguments, place: Place) -> None:
         keras_names.is_validated_after(model, epoch, wanted)
         for epoch in range(place.first, place.epoch)
     ]
-    if steps := given.arguments.get("validation_steps"):  # each validation has begun it again
+    if steps := given.arguments.get("validation_steps"):  # each validation has read only these
         dataset = dataset.take(steps)
     pipelines.begin(dataset, sum(over))

@@ -1,9 +1,9 @@
-"""Files that a fit writes on the chief alone, and that a script may load on all workers.
+"""Copies the files that callbacks write on the chief alone to all workers.
 
-The best model of a ModelCheckpoint is copied at each checkpoint, so that it survives the loss of
-any disk. Other files of the chief's callbacks are at the same path on every worker once the
-callback's hook is over, or at the path that the worker's own callback names. A later hook, or the
-script after `fit`, may read them there.
+A ModelCheckpoint's best model is copied at each checkpoint, so that it survives the loss of any
+disk. Other files are copied when the hook that has written them is over. They get the same path on
+every worker, or the path that the worker's own callback names. A later hook, or the script after
+`fit`, may read them there.
 """
 
 import glob
@@ -40,14 +40,16 @@ log = logging.getLogger("trainer")
 class ChiefsFiles:
     """The files that the chief's callbacks write in one fit, and that every worker gets.
 
-    A file that a worker's own callbacks have written stays unchanged there. If the chief removes a
-    file, the others remove their copy, if it is unchanged.
+    A file that a worker's own callbacks have written is not replaced there. If the chief removes a
+    file, the others remove their copy, provided that it is unchanged.
 
     Args:
-        workers: this one and the others, which make the same calls in the same order.
-        callbacks: those that the script passes to the fit; only the chief has all that write.
-        folder: the trainer's own on this worker, of which nothing is given.
-        goes_on: whether the fit does so from a checkpoint; its callbacks may have written before.
+        workers: the workers, which make the same calls in the same order.
+        callbacks: the callbacks that the script passes to the fit; those that only write run on
+            the chief alone.
+        folder: the trainer's own folder on this worker, of which nothing is copied.
+        goes_on: whether the fit resumes from a checkpoint, so that its callbacks may have written
+            before.
     """
 
     def __init__(
@@ -56,18 +58,18 @@ class ChiefsFiles:
         self._workers, self._callbacks, self._folder = workers, callbacks, folder
         self._own = folder / WORKING_FOLDER
         self._written, self._goes_on = Written(self._own), goes_on
-        self._given: dict[Path, int] = {}  # those of the chief, with their digests
-        self._renamed: dict[str, str] = {}  # how the chief's paths begin here
-        self._not_taken: dict[Path, int] = {}  # those on the disk here, which are not sent again
+        self._given: dict[Path, int] = {}  # the chief's files, with their digests
+        self._renamed: dict[str, str] = {}  # beginnings of the chief's paths, and those here
+        self._not_taken: dict[Path, int] = {}  # files that could not be written, not sent again
         self._allowed: set[Path] = set()
         self._has_left_out, self._bytes = False, 0
 
     def share_best(self) -> list[Any]:
-        """Give all workers the files of the chief's ModelCheckpoint; all of them call it.
+        """Give all workers the files of the chief's ModelCheckpoint; all workers call this.
 
         It is called at each checkpoint, which records the best value. So a chief whose disk is lost
-        gets the file back from another worker. It is not called at a fit's beginning, where another
-        worker's file may be of an earlier run.
+        gets the file back from another worker. In a fit that has not resumed, only the chief's file
+        is given, because another worker's file may belong to an earlier run.
 
         Returns:
             the callbacks whose file no worker has.
@@ -80,8 +82,8 @@ class ChiefsFiles:
         return [one for one in writing if not self._share_best(Path(one.filepath))]
 
     def _share_best(self, file: Path) -> bool:
-        """Give all workers a file; tell whether any has it, as far as can be known."""
-        if "{" in str(file):  # on the chief's disk alone, because each has its own name
+        """Give all workers a file; return False if certainly no worker has it."""
+        if "{" in str(file):  # each epoch's file has its own name, and stays on the chief's disk
             return True
         digests = self._workers.gather(_digest(file), FILES)
         if NO_PLAIN_FILE in digests:  # a folder, which a user's own ModelCheckpoint may write
@@ -99,14 +101,14 @@ class ChiefsFiles:
         return True
 
     def _send(self, file: Path, newest: int, mine: int, holder: int, what: str) -> None:
-        """Send a file to the workers that lack its content; all of them call it.
+        """Send a file to the workers that lack its content; all workers call this.
 
         Args:
-            file: its path.
-            newest: the digest of its content at the holder.
-            mine: the same of what is here, or `newest` where nothing is wanted.
-            holder: the rank of the worker that has it.
-            what: the call is for.
+            file: the file's path.
+            newest: the digest of the holder's file.
+            mine: the digest of this worker's file; `newest`, if this worker does not want it.
+            holder: the rank of the worker that sends the file.
+            what: the purpose of the exchange, in words.
         """
         is_wanted = newest not in (mine, self._not_taken.get(file))
         if any(self._workers.gather(int(is_wanted), what)):
@@ -116,7 +118,10 @@ class ChiefsFiles:
                 self._not_taken[file] = newest
 
     def agree(self) -> tuple[bool, bool]:
-        """Return whether all have the same callbacks, and whether any needs each batch."""
+        """Return whether all workers have the same callbacks, and whether any needs each batch.
+
+        All workers call this.
+        """
         names = ",".join(type(one).__name__ for one in self._callbacks).encode()
         digest = int.from_bytes(hashlib.blake2b(names, digest_size=DIGEST_BYTES).digest())
         are_alike = len(set(self._workers.gather(digest, OF_CALLBACKS))) == 1
@@ -130,7 +135,7 @@ class ChiefsFiles:
         return are_alike, max(self._workers.gather(int(wants), OF_CALLBACKS)) > 0
 
     def begin(self) -> None:
-        """Note files that are written from now on."""
+        """Begin to note files that are written."""
         written.use(self._written)
         self._written.is_noting = True
 
@@ -139,14 +144,14 @@ class ChiefsFiles:
         self._written.is_noting = False
 
     def let_go(self) -> None:
-        """Stop taking notes: the fit is over."""
+        """Stop noting files, because the fit is over."""
         written.use(None)
 
     def share(self, *, is_last: bool = False) -> None:
-        """Give all workers the chief's files since the last time; all of them call it.
+        """Give all workers the chief's new and changed files; all workers call this.
 
         Args:
-            is_last: whether the fit ends, so that files are complete that TensorFlow writes.
+            is_last: whether the fit ends. Then TensorBoard's files are complete, and are given.
         """
         if self._workers.members[0] != 0:  # the chief is missing, and no other worker writes for it
             return
@@ -163,7 +168,7 @@ class ChiefsFiles:
             self._take(here(Path(name), self._renamed), digest)
 
     def _news(self, *, is_last: bool) -> Iterator[tuple[Path, int]]:
-        """Yield the chief's files that the others lack, with their digests."""
+        """Yield the chief's new, changed and removed files, with their digests."""
         known = [named_alike(one, self._own) for one in self._known(is_last=is_last)]
         for path in [*self._written.files, *known]:
             for file in files_in(path):
@@ -175,7 +180,7 @@ class ChiefsFiles:
             yield file, NO_FILE
 
     def _known(self, *, is_last: bool) -> Iterator[Path]:
-        """Yield the files of Keras's own callbacks, by their arguments."""
+        """Yield the files that the arguments of Keras's own callbacks name."""
         for one in self._callbacks:
             if _is_tensorboard(one) and is_last:
                 yield Path(one.log_dir)
@@ -185,9 +190,9 @@ class ChiefsFiles:
                 yield from _matching(Path(one.filepath))
 
     def _is_ours(self, file: Path) -> bool:
-        """Tell whether the trainer has written a file into the worker's folder.
+        """Tell whether a file in the worker's folder is the trainer's own.
 
-        Files in the script's working folder, which is in there, are the script's own.
+        The script's working folder may be in the worker's folder; its files are the script's own.
         """
         above = Path(os.path.abspath(file)).parents  # noqa: PTH100 -- without `..`, but a link stays
         return self._folder in above and self._own not in above
@@ -219,18 +224,18 @@ class ChiefsFiles:
             return
         self._given[file] = newest
         mine = _digest(file) if self._workers.rank else newest
-        # Files of its own callbacks stay; only plain files are replaced.
+        # Files that this worker's own callbacks have written stay. Only plain files are replaced.
         is_kept = self._written.has(file) or mine == NO_PLAIN_FILE
         self._send(file, newest, newest if is_kept else mine, 0, OF_CALLBACKS)
 
 
 def _is_tensorboard(callback: Any) -> bool:
-    """Tell whether it is one: scripts name a folder for it, and no script reads it."""
+    """Tell whether a callback is Keras's TensorBoard, whose files no script reads."""
     return isinstance(callback, keras.callbacks.TensorBoard)
 
 
 def _matching(pattern: Path) -> list[Path]:
-    """Return the files whose names a ModelCheckpoint may have made from its pattern."""
+    """Return the existing files that a ModelCheckpoint may have named by its pattern."""
     name = re.sub(r"\{[^}]*\}", "*", glob.escape(pattern.name))
     return sorted(pattern.parent.glob(name))
 
@@ -246,7 +251,7 @@ def _write(file: Path, content: bytes) -> bool:
 
 
 def _digest(file: Path) -> int:
-    """Return a number that depends on a file's content; NO_FILE if it does not exist."""
+    """Return a digest of a file, above 0; NO_FILE or NO_PLAIN_FILE if it cannot be copied."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -260,7 +265,7 @@ def _digest(file: Path) -> int:
 
 @lru_cache(maxsize=2 * MOST_FILES)
 def _digest_of(file: Path, *_: int) -> int:
-    """Return a file's digest; the file is read once for each content."""
+    """Return a file's digest; it is read again only if its inode, size or time have changed."""
     with file.open("rb") as opened:
         digest = hashlib.file_digest(opened, partial(hashlib.blake2b, digest_size=DIGEST_BYTES))
     return 1 + int.from_bytes(digest.digest())

@@ -1,6 +1,6 @@
-"""A worker's paths of the chief callbacks' files, which may have other names there.
+"""Translates paths of the chief's callbacks into this worker's paths.
 
-A script that names a folder by the time, or asks for a temporary one, has another on each worker.
+They differ if a script names a folder by the time, or creates a temporary folder.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def paths_of(callbacks: Sequence[Any]) -> dict[str, Path]:
-    """Return the paths that callbacks hold, by the callback's position and the attribute's name."""
+    """Return the paths in callbacks' attributes, by the callback's position and the name."""
     return {
         f"{place} {name}": Path(value)
         for place, callback in enumerate(callbacks)
@@ -20,20 +20,21 @@ def paths_of(callbacks: Sequence[Any]) -> dict[str, Path]:
 
 
 def renamed(chiefs: Mapping[str, str], mine: Mapping[str, str]) -> dict[str, str]:
-    """Return the beginnings of paths that differ between the chief and this worker.
+    """Return the beginnings of paths that differ: the chief's -> this worker's.
 
     Args:
-        chiefs: paths of the chief's callbacks, see `paths_of`.
-        mine: the same of this worker's.
+        chiefs: the paths of the chief's callbacks; see `paths_of`.
+        mine: the paths of this worker's callbacks.
     """
     pairs = [(chiefs[name], mine[name]) for name in chiefs.keys() & mine.keys()]
     return dict(_beginnings(one, other) for one, other in sorted(pairs) if one != other)
 
 
 def _beginnings(one: str, other: str) -> tuple[str, str]:
-    """Return two paths up to an epoch's placeholder, without their equal last parts.
+    """Return two paths without their equal last parts, and without an epoch's placeholder.
 
-    A whole part ends with a separator; the text before a placeholder does not.
+    A result of whole parts ends with a separator. One that ends within a part, before a
+    placeholder, does not.
     """
     begins, cut, _ = one.partition("{")
     chiefs, mine = Path(begins), Path(other.partition("{")[0])
@@ -45,7 +46,7 @@ def _beginnings(one: str, other: str) -> tuple[str, str]:
 
 
 def here(file: Path, beginnings: Mapping[str, str]) -> Path:
-    """Return the path of a file of the chief's on this worker, see `renamed`."""
+    """Return this worker's path for a file of the chief's; `beginnings` are from `renamed`."""
     path = f"{file}{os.sep}"
     longest = max(filter(path.startswith, beginnings), key=len, default="")
     return Path(beginnings[longest] + path[len(longest) :]) if longest else file

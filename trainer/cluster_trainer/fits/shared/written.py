@@ -1,7 +1,8 @@
-"""Notes which files this process's callbacks write, with any library.
+"""Notes the files that this process's callbacks write, with any library.
 
 `sys.addaudithook` reports files that Python opens. h5py and TensorFlow open files themselves, so
-Keras's calls of these are observed. A callback tells TensorBoard's folder.
+`h5py.File` and `keras.Model.export` are wrapped, as long as the process lives. TensorBoard's folder
+is known from its callback.
 """
 
 import inspect
@@ -18,7 +19,7 @@ import h5py
 import keras
 
 WRITES = os.O_WRONLY | os.O_RDWR
-WORKING_FOLDER = "workspace"  # the working folder in the worker's, which the entrypoint makes
+WORKING_FOLDER = "workspace"  # created by the entrypoint in the worker's folder
 NOT_RESULTS = ("__pycache__", ".cache")
 
 
@@ -26,10 +27,10 @@ class Written:
     """The files that one thread has written; see `named_alike`.
 
     Args:
-        own: the folder in which a script runs whose own folder is read-only.
+        own: the folder in which a script runs if its own folder is read-only.
 
     Attributes:
-        files: in the order in which they were opened first.
+        files: the files, in the order in which they were first opened.
         is_noting: whether files that are opened now are noted.
     """
 
@@ -63,9 +64,9 @@ class Written:
 
 
 def named_alike(path: Path, own: Path) -> Path:
-    """Return a path as all workers know it: relative, if it is in a folder of each worker's own.
+    """Return a path that is the same on all workers: relative in folders that each worker has.
 
-    These folders are the working directory and `own`, if the working directory is in there.
+    These folders are the working directory, and `own` if it contains the working directory.
     """
     here = Path.cwd()
     if path.is_relative_to(here):
@@ -79,7 +80,7 @@ _written: list[Written] = []  # the present fit's, if any
 
 
 def use(written: Written | None) -> None:
-    """Note the files that callbacks write there; None: nowhere."""
+    """Note the files that callbacks write in `written`; None: note nothing."""
     if written:
         _listen()
     _written[:] = [written] if written else []
@@ -96,7 +97,7 @@ def files_in(path: Path) -> Iterator[Path]:
 
 @cache
 def _listen() -> None:
-    """Begin to listen, once in a process: an audit hook stays."""
+    """Begin to listen, once in a process, because an audit hook cannot be removed."""
     sys.addaudithook(_audited)
     h5py.File.__init__ = _noting(h5py.File.__init__)
     keras.Model.export = _noting(keras.Model.export)

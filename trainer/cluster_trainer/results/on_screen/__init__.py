@@ -1,1 +1,1 @@
-"""The display of a run: lines, the line that is redrawn, and which worker prints what."""
+"""Displays a run: log lines, a line that is redrawn, and the choice of workers that print them."""

@@ -1,4 +1,4 @@
-"""One line of a terminal that shows where a run is; `rich` draws it."""
+"""A line of a terminal that shows the progress of a run; `rich` draws it."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class _Console(Console):
     """A terminal whose cursor is not hidden: a killed process could not show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002, FBT001, FBT002  rich's
-        """Leave it."""
+        """Leave the cursor visible."""
         return False
 
 
@@ -25,7 +25,7 @@ class _Facts(ProgressColumn):
     """Cuts a text to the width of the terminal."""
 
     def render(self, task: Task) -> Text:
-        """Return it as one line."""
+        """Return the text as one line."""
         return Text("  ".join(task.fields["facts"]), no_wrap=True, overflow="ellipsis")
 
 
@@ -61,9 +61,9 @@ class LiveLine:
             self._bars.update(self._task, **shown)
 
     def print(self, text: str) -> None:
-        """Print a line above it."""
+        """Print a text above the line."""
         self._bars.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     def end(self) -> None:
-        """Remove it."""
+        """Remove the line."""
         self._bars.stop()

@@ -15,24 +15,24 @@ MINUTE, HOUR = 60, 3600
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run is.
+    """The progress of a run.
 
     Attributes:
         what: "training" or "evaluating".
-        epoch: from 1.
-        epochs: how many there are to be.
-        done: steps of the epoch, or of its evaluation.
-        total: how many these have; None: unknown.
-        numbers: the loss and the metrics so far in the epoch, by their names; at its begin those of
-            the one before.
-        learning_rate: of the next step; None: unknown.
-        examples_per_second: of all workers; None: unknown.
-        steps_per_second: which tell how fast it is where examples are not counted; None: nobody
-            knows.
-        seconds_left: until the last epoch ends, at the pace so far; None: unknown.
-        slow: the stragglers.
-        missing: the missing workers, if the others continue without them.
-        step: how many steps of training the run has done, over all epochs.
+        epoch: the current epoch, from 1.
+        epochs: the number of epochs of the run.
+        done: the number of steps done in the epoch, or in its evaluation.
+        total: the number of all steps in it; None: unknown.
+        numbers: the loss and the metrics so far in the epoch, by name. At its beginning they are
+            the previous epoch's.
+        learning_rate: the learning rate of the next step; None: unknown.
+        examples_per_second: the speed of all workers; None: unknown.
+        steps_per_second: the speed in steps, for data whose examples are not counted; None:
+            unknown.
+        seconds_left: the time until the last epoch ends, at the pace so far; None: unknown.
+        slow: the names of the stragglers.
+        missing: the names of the missing workers, if the others continue without them.
+        step: the number of training steps done, over all epochs.
     """
 
     what: str
@@ -58,7 +58,7 @@ class Progress:
 
     @property
     def facts(self) -> list[str]:
-        """Everything else in words. What a narrow terminal may cut off comes last."""
+        """All other facts in words, the least important last: a narrow terminal cuts them off."""
         parts = [f"without {', '.join(self.missing)}"] if self.missing else []
         parts += [f"slow: {', '.join(self.slow)}"] if self.slow else []
         if self.seconds_left is not None:
@@ -88,7 +88,7 @@ class LiveFile:
         self._path = path
 
     def write(self, progress: Progress) -> None:
-        """Write the members of Progress as JSON, and `facts`, a list of texts."""
+        """Write the members of Progress as JSON, and `facts`, a list of strings."""
         if self._path is None:
             return
         members = {**asdict(progress), "facts": progress.facts}
@@ -111,7 +111,7 @@ def shown(value: Any) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as h:mm:ss, or m:ss."""
+    """Return a duration as h:mm:ss, or m:ss."""
     whole = round(seconds)
     minutes = f"{whole % HOUR // MINUTE}:{whole % MINUTE:02d}"
     return minutes if whole < HOUR else f"{whole // HOUR}:{minutes.zfill(5)}"

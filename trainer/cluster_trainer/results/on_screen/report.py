@@ -27,9 +27,9 @@ def start_log(worker: str, folder: Path | None = None, view: View | None = None)
     """Log to the standard output and to train.log in `folder`, each line with the worker's name.
 
     The entrypoint's lines have the same format, which it recognises when it turns lines into JSON.
-    A run that resumes uses the same train.log, which has all lines. On the screen of a worker other
-    than the chief, lines that the chief also prints are omitted, unless they are nowhere else;
-    their level is DEBUG there.
+    A run that resumes appends to the same train.log, which has all lines. On workers other than the
+    chief, lines that the chief also prints have the level DEBUG. Their screens omit these lines,
+    unless there is no train.log.
     """
     view = view or View()
     form = logging.Formatter(f"%(asctime)s %(levelname)s {worker} %(message)s", "%H:%M:%S")
@@ -62,7 +62,7 @@ class Reporter:
     """One worker's results in its own folder, and its lines in the log.
 
     Attributes:
-        lines: each epoch's metrics, as they were reported last.
+        lines: the epochs' metrics, as last reported.
     """
 
     def __init__(
@@ -105,15 +105,15 @@ class Reporter:
         """Note the run's activity; the heartbeat logs it after some silence.
 
         Args:
-            what: in words.
-            is_own: whether this worker may be at something else than the chief.
+            what: the activity, in words.
+            is_own: whether this worker's activity may differ from the chief's.
         """
         self._doing = (what, OWN if is_own else {})
         self._screen.hide()
         self._live.remove()
 
     def progress(self, progress: Progress) -> None:
-        """Note where the run is; a terminal shows it at once."""
+        """Note the progress of the run; a terminal shows it at once."""
         self._result["steps"] = progress.step
         self._doing = (str(progress), LIVE)
         self._screen.show(progress)
@@ -124,13 +124,13 @@ class Reporter:
         self.on_asking()
 
     def cluster_is_up(self) -> None:
-        """Note that all workers are there: from now on this process logs for itself."""
+        """Note that all workers are there, and begin to log this process's activity."""
         self.on_up()
         self.journal.note("starting", "loading the data, building the model")
         self.start_heartbeat()
 
     def read_back(self) -> None:
-        """Take over the report of another process that could not finish."""
+        """Take over the report of a child process that could not finish it."""
         self._screen.begin_anew()
         file = self.folder / metrics_file.FILE
         lines = file.read_text().splitlines() if file.exists() else []
@@ -157,7 +157,7 @@ class Reporter:
                 log.info("%s", what, extra=extra)
 
     def begin(self, step: int) -> None:
-        """Note at which step the run begins; `epochs` reports the epochs before it."""
+        """Note the step at which the run begins; `epochs` reports the epochs before it."""
         self._result |= {"resumed_from_step": step or None, "steps": step}
         if not step:
             self._note([])
@@ -214,11 +214,13 @@ class Reporter:
 
 
 class Onlooker:
-    """Prints where a script's fit is: in a pipe, the chief's, at intervals.
+    """Reports the progress of a script's fit: in a file, and in log lines at intervals.
+
+    Only the chief logs, and not to a terminal that can redraw a line.
 
     Args:
-        live: gets the progress, too.
-        view: whether this worker speaks for all, and may draw.
+        live: gets the progress.
+        view: tells whether this worker is the chief, and may draw.
     """
 
     def __init__(self, live: LiveFile, view: View) -> None:
@@ -227,7 +229,7 @@ class Onlooker:
         self._last_line = time.monotonic()
 
     def progress(self, progress: Progress) -> None:
-        """Note where the fit is."""
+        """Report the progress of the fit."""
         self._live.write(progress)
         if self._says and time.monotonic() >= self._last_line + PROGRESS_SECONDS:
             self._last_line = time.monotonic()
@@ -235,7 +237,7 @@ class Onlooker:
 
 
 def describe(line: Mapping[str, Any], epochs: int) -> str:
-    """Return an epoch's numbers as one line, in columns that line up."""
+    """Return an epoch's numbers as one line; the lines of all epochs align."""
     width = len(str(epochs))
     parts = [f"epoch {line['epoch']:{width}}/{epochs}", f"step {line['step']}"]
     parts += [

@@ -1,6 +1,6 @@
-"""A worker's standard output: its lines, and on a terminal one more, which is redrawn.
+"""A worker's standard output: log lines, and on a terminal a line that is redrawn.
 
-`rich` draws it. Pipes and files get only text.
+`rich` draws that line. Pipes and files get only text.
 """
 
 import logging
@@ -13,16 +13,16 @@ from cluster_trainer.results.on_screen.progress import Progress
 from cluster_trainer.settings.view import View, is_terminal
 
 LIVE = {"is_live": True}
-"""Marks a line that a terminal shows anyway (`extra`)."""
+"""`extra` of a log line whose content the redrawn line shows, too."""
 OWN = {"is_own": True}
-"""Marks a line that concerns the worker that prints it, and not all of them."""
+"""`extra` of a log line that concerns only the worker that prints it."""
 
 
 class OneVoice(logging.Filter):
     """Changes lines that the chief also prints to DEBUG."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let all lines pass."""
+        """Let all lines pass, and change their level if necessary."""
         if record.levelno == logging.INFO and not getattr(record, "is_own", False):
             record.levelno, record.levelname = logging.DEBUG, "DEBUG"
         return True
@@ -32,8 +32,8 @@ class Screen(logging.StreamHandler[Any]):
     """Shows the log on the standard output.
 
     Args:
-        view: what of it.
-        is_kept: whether the lines that are not shown are in a file.
+        view: chooses the lines to show.
+        is_kept: whether a file has the lines that are not shown.
     """
 
     def __init__(self, view: View = View(), *, is_kept: bool = True) -> None:  # noqa: B008  frozen
@@ -43,7 +43,7 @@ class Screen(logging.StreamHandler[Any]):
         self._line: Any = None
 
     def show(self, progress: Progress) -> None:
-        """Draw where the run is, on a terminal."""
+        """Draw the progress of the run, on a terminal."""
         if not self.draws:
             return
         with self._alone(), self._given_up():
@@ -61,13 +61,13 @@ class Screen(logging.StreamHandler[Any]):
                 line.end()
 
     def begin_anew(self) -> None:
-        """Leave a line that a killed process had drawn."""
+        """Begin a new line after one that a killed process has drawn."""
         if self.draws:
             with self._given_up():
                 self.stream.write("\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a line above the drawn one; `handle` has the lock."""
+        """Show a log line above the drawn line; `handle` holds the lock."""
         if self._line is None:
             super().emit(record)
         elif not getattr(record, "is_live", False):
@@ -76,7 +76,7 @@ class Screen(logging.StreamHandler[Any]):
 
     @contextmanager
     def _given_up(self) -> Iterator[None]:
-        """Stop drawing if that fails: a closed terminal must not end the training."""
+        """Stop drawing if it fails in the context: a closed terminal must not end the training."""
         try:
             yield
         except Exception:  # noqa: BLE001  rich's, the terminal's, or no thread to be had
@@ -92,6 +92,6 @@ class Screen(logging.StreamHandler[Any]):
             self.release()
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the drawn line, and close the handler."""
         self.hide()
         super().close()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from cluster_trainer.settings.names.references import is_reference, module_exists
 
-# Both are made while the image is built: the data sets in the image, and the names of every TFDS
-# builder, one per line.
+# Both are created while the image is built: the folder of its data sets, and a file with the names
+# of all TFDS builders, one per line.
 BAKED_DATA_DIR = Path("/opt/cluster-trainer/data")
 TFDS_NAMES = Path("/opt/cluster-trainer/tfds-names.txt")
 VARIABLE = "TRAINER_DATASET (--dataset)"
@@ -24,7 +24,7 @@ def is_known(name: str, data_dir: Path) -> bool:
 
 
 def builder_name(name: str) -> str:
-    """Strip configuration and version from a TFDS name: `a/b:1.0.0` is `a`."""
+    """Return a TFDS name without configuration and version: `a/b:1.0.0` becomes `a`."""
     return name.partition("/")[0].partition(":")[0]
 
 

@@ -7,13 +7,13 @@ NAME = re.compile(r"/?(?:device:)?(?P<kind>cpu|gpu):(?P<number>[0-9]{1,3})", re.
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Return the devices of a list in TensorFlow's notation, in the order of their numbers.
+    """Return the devices in a list in TensorFlow's notation, by number.
 
-    TensorFlow numbers the devices that a process may see in the machine's own order. So the order
-    of the list could not be kept for every strategy, and has no meaning.
+    The order of the list has no meaning, because TensorFlow numbers the devices that a process can
+    see in the machine's own order.
 
     Raises:
-        ValueError: one has no such form, comes twice, or is of another kind than the rest.
+        ValueError: an item is not a device, occurs twice, or is of another kind than the others.
     """
     found = [_parse_one(part.strip()) for part in text.split(",")]
     if len(set(found)) < len(found):
@@ -39,12 +39,12 @@ def numbered(kind: str, count: int) -> tuple[str, ...]:
 
 
 def are_cpus(text: str) -> bool:
-    """Tell the kind of the devices of a list that `parse` has returned."""
+    """Tell whether a list, in the notation that `parse` returns, has CPUs."""
     return text.startswith("CPU")
 
 
 def counted(text: str | None) -> str:
-    """Return the number and kind of the devices of a list that `parse` has returned."""
+    """Return the number and kind of the devices in a list, in the notation that `parse` returns."""
     if text is None:
         return "not given"
     count = text.count(",") + 1

@@ -17,10 +17,10 @@ PATTERN = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<function>[A-Za-z_]\w*)")
 
 
 def look_in(folder: Path) -> None:
-    """Let users' own modules be found in a folder, after the image's own packages.
+    """Add a folder with users' own modules to the import path, after the image's own packages.
 
-    A module named `trainer`, as in many layouts for training in the cloud, takes precedence over
-    the name of the image's command, whose code is in cluster_trainer.
+    A user's module named `trainer`, as in many layouts for training in the cloud, takes precedence
+    over the image's command of that name, whose code is in cluster_trainer.
     """
     sys.path.append(str(folder))
     if _own_trainer(folder):
@@ -40,7 +40,7 @@ class _OwnTrainer:
 
 
 def _own_trainer(folder: Path) -> ModuleSpec | None:
-    """Return the path of a folder's own `trainer`; None if it has none with Python in it."""
+    """Return the spec of a folder's own `trainer`; None: it has none with Python code in it."""
     if not os.access(folder, os.X_OK):  # nothing in it can be imported or searched
         return None
     if not (folder / f"{OF_OURS}.py").exists() and not any((folder / OF_OURS).rglob("*.py")):
@@ -56,8 +56,8 @@ def is_reference(text: str) -> bool:
 def module_exists(reference: str) -> bool:
     """Tell whether the top package of `module:function` can be found, without importing it.
 
-    Importing the user's module may import TensorFlow, which takes seconds; checking a configuration
-    takes less than one.
+    Importing the user's module may import TensorFlow, which takes seconds. Checking a configuration
+    should take less than one.
     """
     top = reference.partition(":")[0].partition(".")[0]
     try:
@@ -67,10 +67,10 @@ def module_exists(reference: str) -> bool:
 
 
 def resolve(name: str, reference: str) -> Callable[..., Any]:
-    """Import the object that `reference` names; `name` is its variable, for the message.
+    """Import the function that `reference` names; `name` is its setting in messages.
 
     Raises:
-        ConfigurationError: the module has no such function, or its import failed.
+        ConfigurationError: the module has no such function, or cannot be imported.
     """
     module_name, _, function_name = reference.partition(":")
     try:

@@ -22,10 +22,10 @@ MAPS = ("MapDataset", "ParallelMapDataset")
 
 
 def advice_on(plan: Plan) -> str:
-    """Return why a step that may be costly is run for all rows, and what to change; "" if none is.
+    """Return why a costly step runs for all rows, and what to change; "" if there is no advice.
 
-    A `cache` after such a step is a reason, too, but nothing to change: the step is run once. Of
-    rows in no particular order pipelines.py warns.
+    No advice is given for a step before a `cache`, because the step runs only once. Rows without a
+    fixed order are left to pipelines.py, which warns about them.
     """
     step = plan.whole
     while is_passed(step):
@@ -50,7 +50,7 @@ def _gives_what_is_ready(step: Any) -> bool:
 
 
 def _operations(step: Any) -> Iterator[str]:
-    """Yield the kinds of operations that a step, and those before it, consist of and call."""
+    """Yield the types of the operations in a step, in the steps before it, and in their calls."""
     for one in steps_of(step):
         if is_map(one):
             yield MAPS[0]
@@ -82,6 +82,6 @@ def _on_order(step: Any, plan: Plan) -> str:
 
 
 def _name_of(step: Any) -> str:
-    """Return the name of the method that made a step."""
+    """Return the name of the `tf.data.Dataset` method that made a step, such as `padded_batch`."""
     kind = type(step).__name__.strip("_").removeprefix("Parallel").partition("Dataset")[0]
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind).lower()

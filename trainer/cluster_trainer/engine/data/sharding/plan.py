@@ -2,15 +2,15 @@
 
     paths.shuffle(1000).map(decode).batch(64).prefetch(2)
 
-Here every worker reads and shuffles all paths, takes those of its share of each batch, and decodes
-these. The batches stay the same under three conditions, which the search from the pipeline's end
-towards its source checks:
+In this example every worker reads and shuffles all paths, but decodes only the files of its share
+of each batch. The search begins at the pipeline's end and goes towards its source. Three rules keep
+the batches the same:
 
-- A `map` of rows makes each row from one row, without state: see stateless.py. A `map` of batches
-  makes each row from the same row of the batch: see row_wise.py.
-- All other steps in between choose elements by their position alone: `take`, `skip`, `repeat`.
-- Everything else stays the user's own object, which all workers read whole. In particular each
-  iterator of a `shuffle` draws another order, by a count that belongs to the object.
+- A `map` of rows may be moved if it makes each row from one row, without state (stateless.py). A
+  `map` of batches may be moved if it makes each row from the same row of the batch (row_wise.py).
+- Steps between them may only choose elements by position: `take`, `skip`, `repeat`.
+- All steps before these stay the user's own dataset, which every worker reads whole. In particular
+  a `shuffle` must stay: its object counts its iterators, and each iterator has another order.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,14 +32,14 @@ PASSED = (*POSITIONS, tensorflow_names.PREFETCH, tensorflow_names.OPTIONS)
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a pipeline, by how much of the data each worker runs them for.
+    """The steps of a pipeline that each worker runs for all rows, and those for its own rows.
 
     Attributes:
-        whole: the last step that every worker runs for all rows; a dataset.
-        on_rows: the steps from there to `batch`, in the data's order: for the worker's own rows.
-            Empty: there is no `map` among them, so that nothing is gained.
+        whole: the dataset of the last step that every worker runs for all rows.
+        on_rows: the steps between `whole` and `batch`, in the data's order. The worker runs them
+            for its own rows. Empty: there is no `map` among them, so that nothing is gained.
         batch: the step that makes batches; None: it was not found.
-        on_batches: the steps after it, in the data's order.
+        on_batches: the steps after `batch`, in the data's order.
     """
 
     whole: Any
@@ -59,7 +59,7 @@ def is_passed(step: Any) -> bool:
 
 
 def have_one_shape(rows: Any) -> bool:
-    """Tell whether all rows have one shape: others fail, but perhaps only within a whole batch."""
+    """Tell whether all rows have one shape; rows that differ might only fail in a whole batch."""
     return all(shape.is_fully_defined() for shape in shapes(rows))
 
 
@@ -69,7 +69,7 @@ def is_dense(step: Any) -> bool:
 
 
 def plan_of(dataset: tf.data.Dataset) -> Plan:
-    """Return what each worker runs for which rows."""
+    """Return the plan of a pipeline: the steps for all rows, and those for a worker's own rows."""
     if dataset.options().deterministic is False:
         return Plan(dataset)
     on_batches, batch = _steps_before(dataset, _is_for_batches)

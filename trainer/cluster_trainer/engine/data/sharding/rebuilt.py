@@ -18,17 +18,17 @@ from cluster_trainer.private import tensorflow_names
 def rows_of_shares(plan: Plan, replicas: Replicas) -> tf.data.Dataset | None:
     """Return the rows of each batch that this process needs, prepared by the pipeline's own steps.
 
-    Each element is a flat tuple: for each row the number of rows of its whole batch, int64 [rows],
-    and the parts of the batch, [rows, …].
+    Each element is a flat tuple. Its first part, int64 [rows], repeats the number of rows of the
+    whole batch. The others are the parts of the batch, [rows, …].
 
     Args:
-        plan: of the pipeline, with steps for its own rows.
-        replicas: those that need the rows.
+        plan: the pipeline's plan, with steps for its own rows.
+        replicas: the replicas that need the rows.
 
     Returns:
-        the dataset; None if it would not be exact:
+        the dataset; None if its batches might not be the same:
 
-        - A short batch may have more rows for this process than a full one, from five replicas on.
+        - From five replicas on, a short batch may have more rows for this process than a full one.
         - Workers with shares of several sizes do not read equally far ahead. If they repeat or
           cache shuffled data, and a script leaves a pass early, they would have used up different
           numbers of orders.
@@ -51,8 +51,8 @@ def rows_of_shares(plan: Plan, replicas: Replicas) -> tf.data.Dataset | None:
 
     by_position = [one for one in plan.on_rows if type(one).__name__ in POSITIONS]
     others = [one for one in plan.on_rows if type(one).__name__ not in POSITIONS]
-    # Something between: TensorFlow makes one step of a `shuffle` and a `repeat` that touch, which
-    # uses up another number of orders.
+    # Options go between them: TensorFlow fuses a `shuffle` with a `repeat` that directly follows
+    # it, which would use up a different number of orders.
     rows = reduce(_again, by_position, plan.whole.with_options(tf.data.Options()))
     mine = rows.window(size, drop_remainder=is_full).flat_map(as_written(select))
     mine = reduce(partial(_again, of_all=int(rows_of_all[-1]) / size), others, mine)
@@ -67,8 +67,8 @@ class OwnRows:
 
     Attributes:
         rows: see `rows_of_shares`.
-        replicas: whose shares they are.
-        specs: of the shares.
+        replicas: the replicas whose shares the rows are.
+        specs: the specifications of the local replicas' shares, as `cut` returns them.
     """
 
     rows: tf.data.Dataset
@@ -76,7 +76,7 @@ class OwnRows:
     specs: Any
 
     def shares(self, examples: tf.Tensor, *parts: tf.Tensor) -> tuple[Any, ...]:
-        """Return the shares in an element of `rows`, as `cut` makes them of a whole batch."""
+        """Return the shares in an element of `rows`, in the form in which `cut` returns them."""
         count = examples[0]
         bounds, shares = self.replicas.bounds(count), []
         first, _ = bounds[0]
@@ -99,13 +99,13 @@ def _span(replicas: Replicas, examples: Any) -> tuple[Any, Any]:
 
 
 def _rows(replicas: Replicas, examples: np.ndarray) -> np.ndarray:
-    """Return how many rows this process needs of batches of so many."""
+    """Return how many rows this process needs of batches with these numbers of examples."""
     start, stop = _span(replicas, examples)
     return np.asarray(stop - start)
 
 
 def _again(dataset: tf.data.Dataset, step: Any, *, of_all: float = 1.0) -> tf.data.Dataset:
-    """Apply a step of the pipeline to another dataset, which has such a part of its elements."""
+    """Apply a step of the pipeline to a dataset that has the fraction `of_all` of its elements."""
     kind = type(step).__name__
     if is_map(step):
         prepare = _beside_count(tensorflow_names.traced_map(step))
@@ -114,7 +114,7 @@ def _again(dataset: tf.data.Dataset, step: Any, *, of_all: float = 1.0) -> tf.da
         return dataset
     if kind == tensorflow_names.PREFETCH:
         buffer = tensorflow_names.buffer_of(step)
-        # No further ahead than before: a cache or the next shuffle may depend on it.
+        # Read no further ahead than before: a cache or the next shuffle may depend on that.
         return dataset.prefetch(max(1, round(of_all * buffer)) if buffer > 0 else buffer)
     apply = {
         tensorflow_names.TAKE: dataset.take,
@@ -125,7 +125,7 @@ def _again(dataset: tf.data.Dataset, step: Any, *, of_all: float = 1.0) -> tf.da
 
 
 def _beside_count(function: Any) -> Any:
-    """Return a function that applies one to the parts of an element, but for its first."""
+    """Return a function that applies `function` to an element, and passes on its first part."""
 
     def prepare(count: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return (count, *function(*parts))

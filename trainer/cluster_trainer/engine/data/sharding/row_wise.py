@@ -1,8 +1,8 @@
 """Tells whether a `map` of batches makes each row from the same row of the batch.
 
-Such a function may get some of the rows. That is known of a few operations only: those with which
-numbers are scaled, labels encoded and pictures resized. All of them give the same bits for a row,
-wherever it is. `exp` does not: at the end of an array it is computed in another way.
+Such a function can be called with some of the rows. Only a few operations are accepted: those that
+scale numbers, encode labels and resize pictures. They give the same bits for a row at any position.
+`exp` does not: at the end of an array it is computed in another way.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ BY_ELEMENT = {
     *("LessEqual", "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "Mul", "NotEqual", "RealDiv"),
     *("SelectV2", "Sub"),
 }
-"""Operations on elements, of inputs that are broadcast."""
+"""Elementwise operations, whose inputs are broadcast."""
 OVER_AXES = {"Max", "Min", "ReverseV2"}
 """Operations over the axes in their second input."""
 OF_PICTURES = {"ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"}
@@ -42,11 +42,11 @@ def is_row_wise(function: Any) -> bool:
 
 
 class _Rows:
-    """Which tensors of a function have a row for each row of the batch, and which are fixed.
+    """Tells which tensors of a function have a row for each row of the batch, and which are fixed.
 
     Args:
-        given: the names of the tensors that are the batch.
-        captured: the names of those that the function has from outside.
+        given: the names of the tensors that are parts of the batch.
+        captured: the names of the tensors that the function captures from outside.
     """
 
     def __init__(self, given: set[str], captured: set[str]) -> None:
@@ -107,7 +107,7 @@ class _Rows:
 
 
 def _has_other_axes(axes: Any, rank: int | None) -> bool:
-    """Tell whether some axes of a tensor are known, and the rows' axis is not among them."""
+    """Tell whether the axes are known, and the rows' axis, 0, is not among them."""
     if axes is None or rank is None:
         return False
     return all(int(axis) % rank for axis in np.ravel(axes))

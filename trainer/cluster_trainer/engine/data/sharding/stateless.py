@@ -1,4 +1,4 @@
-"""Tells whether a `map`'s function makes its result from its input alone."""
+"""Tells whether the result of a `map`'s function depends on its input alone."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ def is_stateless(function: Any) -> bool:
 
 
 def state_of(function: Any) -> str:
-    """Return the kind of an operation whose result may depend on earlier calls; "" if none does.
+    """Return the type of an operation whose result may depend on earlier calls; "" if none does.
 
-    Such operations draw random numbers, call Python, count, or read a queue. What is not known
-    counts as such: operations of other libraries, and datasets from outside of the function.
+    Such operations draw random numbers, call Python, count, or read a queue. Unknown cases count as
+    such: operations of other libraries, and datasets captured from outside of the function.
     """
     if any(one.dtype == tf.variant for one in function.captured_inputs):
         return "Dataset"

@@ -32,7 +32,15 @@ def source_of(
 ) -> Source:
     """Return the source for data that Keras's adapter has checked.
 
-    The order's seed is the same on all workers. `given` are arrays that are already tensors.
+    Args:
+        adapter: Keras's adapter of the data.
+        replicas: the replicas that share each batch.
+        strategy: the model's strategy.
+        seed: the seed of the order, the same on all workers.
+        given: arrays of a fit that may begin again; see given_arrays.py.
+
+    Raises:
+        ValueError: a dataset that TensorFlow is to divide is used over a ring.
     """
     if isinstance(adapter, keras_names.ArrayDataAdapter):
         return ArraySource(adapter, replicas, seed, given or GivenArrays())
@@ -60,9 +68,9 @@ def source_of(
 
 
 def may_begin_again(data: Any) -> bool:
-    """Tell, before there is a source, whether the data of a `fit` can be read again.
+    """Tell whether the data of a `fit` can be read again, before there is a source for them.
 
-    A generator may already have been read: Keras takes two batches to inspect them.
+    The data of a generator cannot: Keras has already taken two batches to inspect them.
     """
     if isinstance(data, keras.utils.PyDataset):
         return isinstance(data, RowDataset) or stays_as_it_is(data)
@@ -80,7 +88,7 @@ def _weighted_by_class(
 
 
 def _is_for_tensorflow(dataset: Any) -> bool:
-    """Tell whether a user has decided how TensorFlow divides a dataset."""
+    """Tell whether a user lets TensorFlow divide a dataset."""
     if isinstance(dataset, tf.distribute.DistributedDataset):
         return True
     policy = dataset.options().experimental_distribute.auto_shard_policy

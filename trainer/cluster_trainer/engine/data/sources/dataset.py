@@ -27,8 +27,8 @@ log = logging.getLogger("trainer")
 class DatasetSource(WholeBatchSource):
     """Data that Keras turns into a tf.data.Dataset.
 
-    Each worker reads all of them, but for steps of a pipeline that can be run for its own rows
-    alone; see sharding/plan.py.
+    Each worker reads all of them. Costly steps of a pipeline run for its own rows only, if
+    possible; see sharding/plan.py.
     """
 
     doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with random numbers
@@ -49,7 +49,7 @@ class DatasetSource(WholeBatchSource):
 
     @property
     def advice(self) -> str:
-        """What hinders the pipeline; see Source.advice."""
+        """Why a costly step of the pipeline runs for all rows; see Source.advice."""
         return advice_on(self._plan)
 
     @property
@@ -59,7 +59,7 @@ class DatasetSource(WholeBatchSource):
         return pipelines.of_rows(self._dataset) if is_users else {}
 
     def found(self) -> dict[str, str]:
-        """Return how the pipeline was made, or the first batches of a generator."""
+        """Return facts about the pipeline's seeds and rows, or digests of a generator's batches."""
         # Keras has read some batches to inspect them.
         first = keras_names.first_batches(self._adapter)
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
@@ -121,7 +121,7 @@ class DatasetSource(WholeBatchSource):
 
 
 class DistributedSource(Source):
-    """Data that a user lets TensorFlow divide, by files for example."""
+    """Data that a user lets TensorFlow divide, for example by files."""
 
     is_distributed = True
     begins_anywhere = False

@@ -13,7 +13,10 @@ from cluster_trainer.private import keras_names
 
 
 def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
-    """Tell whether nothing happens at the end of an epoch, which earlier epochs would have done."""
+    """Tell whether a dataset has no hooks of its own for the beginning and the end of an epoch.
+
+    With such hooks, its batches may depend on earlier epochs.
+    """
     kind = type(dataset)
     return all(
         getattr(kind, name) is getattr(keras.utils.PyDataset, name)
@@ -22,7 +25,7 @@ def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
 
 
 class PyDatasetSource(WholeBatchSource):
-    """A PyDataset, in our order if it is to be shuffled."""
+    """A PyDataset; if it is to be shuffled, in an order that depends on seed and pass only."""
 
     is_ours = asks_users = True
 
@@ -81,7 +84,7 @@ class PyDatasetSource(WholeBatchSource):
 
 
 class _InOrder(keras.utils.PyDataset):
-    """A PyDataset from one of its batches on, in another order."""
+    """A PyDataset in another order, from batch `first` on; None: its own order."""
 
     def __init__(self, inner: keras.utils.PyDataset, order: np.ndarray | None, first: int) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Arrays and other examples that are picked by their rows, in our order."""
+"""Arrays and other examples that are picked by row, in an order made from seed and pass."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from cluster_trainer.engine.data.same_data import of_batch
 from cluster_trainer.engine.data.sources.source import Source, as_written, threads
 from cluster_trainer.private import keras_names
 
-# Batches in an endless stream: more than any run takes, few enough for int64 positions.
+# The number of batches in an endless stream: more than any run takes, and few enough for int64.
 MANY_BATCHES = 2**40
 # The number of batches that are prefetched, unless they are large.
 PREFETCHED = 8
@@ -58,7 +58,7 @@ class RowSource(Source):
         return partial(examples_at, examples=rows.examples, batch_size=rows.batch_size)
 
     def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
-        """Return one pass after another; see Source.shares."""
+        """Return the shares of all passes from `pass_number` on, in one dataset."""
         assert self.num_batches  # noqa: S101  there are no data of no examples
         begin = pass_number * self.num_batches + first
         steps = tf.data.Dataset.range(begin, MANY_BATCHES)
@@ -88,7 +88,7 @@ class RowSource(Source):
         return tuple(shares)
 
     def _place(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return where a step's batch begins in its pass, its examples, and the pass."""
+        """Return a batch's first position in its pass, its number of examples, and the pass."""
         rows = self._rows
         begin = step % self.num_batches * rows.batch_size
         examples = tf.constant(rows.batch_size, tf.int64)
@@ -179,7 +179,7 @@ def _bytes_of_all(leaf: Any) -> int:
 
 
 def _taken(leaf: Any) -> Any:
-    """Return a leaf of Keras's data so that rows can be picked, with Keras's own casts."""
+    """Return a leaf of Keras's data in a form from which rows can be picked, cast as by Keras."""
     converted = keras_names.convert_to_sliceable(leaf, target_backend="tensorflow")
     return keras.tree.map_structure(_as_tensor, converted)
 

@@ -24,23 +24,23 @@ class Source(ABC):
     """Batches of one `fit`, `evaluate` or `predict`.
 
     Attributes:
-        num_batches: of one pass; None if it is not known in advance, or they never end.
-        num_examples: of one pass; None where only batches are counted.
-        is_infinite: whether they never end.
-        is_endless: whether one pass follows the other in one iterator.
+        num_batches: the number of batches in a pass; None: it is not known, or they never end.
+        num_examples: the number of examples in a pass; None: only batches are counted.
+        is_infinite: whether the batches never end.
+        is_endless: whether one iterator goes through one pass after the other.
         goes_on: whether an epoch with more steps than a pass continues with the next pass.
         is_ours: whether the order is a function of seed and pass.
-        begins_again: whether the same data can be gone through again, from any batch, in one
-            process as in a new one.
-        is_distributed: whether TensorFlow shares the batches out.
-        begins_anywhere: whether `shares` begins where it is told to, and not with the first batch.
+        begins_again: whether the same data can be read again, from any batch on, in this process or
+            a new one.
+        is_distributed: whether TensorFlow divides the batches among the replicas.
+        begins_anywhere: whether `shares` begins at the requested batch; otherwise at the first.
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
-        varies: whether one batch may have another shape than the next.
-        changes: whether a pass may have other data than the one before.
-        asks_users: whether `found` calls a user's own code, which may draw.
-        calls_users: whether `shares` is read by threads that may call a user's own code.
-        doubtful: the parts of `found` that may differ between workers by intention.
-        components: which parts of a batch were batched together; see pieces.py.
+        varies: whether the shapes of batches may differ.
+        changes: whether the data may differ from pass to pass.
+        asks_users: whether `found` calls a user's own code, which may draw random numbers.
+        calls_users: whether threads that read `shares` may call a user's own code.
+        doubtful: the names in `found` whose values may differ between workers on purpose.
+        components: the parts of a batch that were batched together; see pieces.py.
         own_rows: the pipeline for the rows of this worker's shares; None: it reads whole batches.
     """
 
@@ -60,13 +60,13 @@ class Source(ABC):
 
     @property
     def described(self) -> dict[str, str]:
-        """A description of the data that is known without reading them: name -> value."""
+        """A description of the data, without reading a pass: name -> value."""
         return {}
 
     def found(self) -> dict[str, str]:
-        """Return further facts that must be the same on all workers, read again: name -> value.
+        """Return further facts that must be the same on all workers: name -> value.
 
-        It uses up nothing that `shares` gives.
+        Each call reads them again, and uses up none of the batches of `shares`.
         """
         return {}
 
@@ -77,31 +77,32 @@ class Source(ABC):
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
-        """Return how many examples so many steps, over all passes, used; None: unknown."""
+        """A function from the number of steps in all passes to that of examples; None: unknown."""
         return None
 
     @property
     def has_weights(self) -> bool:
-        """Whether `shares` gives each local replica's share, with its weight."""
+        """Whether `shares` yields each local replica's share with its weight, and not batches."""
         return self.replicas.total > 1 and not self.is_distributed
 
     @property
     def is_known(self) -> bool:
-        """Whether a call can be told its number of batches."""
+        """Whether the number of batches left is known before a call, or unlimited."""
         return self.num_batches is not None or self.is_endless or self.is_infinite
 
     @abstractmethod
     def shares(self, pass_number: int, first: int) -> Any:
         """Return a dataset of batches: from batch `first` of a pass to the pass's end.
 
-        With one replica they are what the model gets; with several, a tuple with each local
-        replica's share and weight, like the result of `cut`.
+        If `is_endless`, later passes follow. With one replica its elements are the model's batches.
+        With several, each element is a tuple with the local replicas' shares and weights, like the
+        result of `cut`.
         """
 
     def whole_batch(self) -> Any:
         """Return a batch as one device would get it, to explain why a step has failed.
 
-        Batches read from a generator are lost, so nothing can continue afterwards.
+        This uses up batches of a generator, so that reading cannot continue afterwards.
         """
         alone = copy(self)
         alone.replicas = Replicas()
@@ -111,21 +112,21 @@ class Source(ABC):
 
     # methods that most sources need not override:
     def begin_epoch(self) -> None:  # noqa: B027
-        """Note that an epoch begins, which may be a part of a pass, or several."""
+        """Note that an epoch begins, which may be a part of a pass, or several passes."""
 
     def end_epoch(self) -> None:  # noqa: B027
         """Note that an epoch has ended."""
 
     def begin_pass(self, number: int) -> None:  # noqa: B027
-        """Note that the result of `shares` for a pass is about to be read."""
+        """Note that reading the result of `shares` for pass `number` is about to begin."""
 
     def end_pass(self) -> None:  # noqa: B027
-        """Note that it has been read."""
+        """Note that reading the result of `shares` has ended."""
 
     def catch_up(self, passes: int) -> None:  # noqa: B027
-        """Note that an earlier start had so many passes, before other data are read.
+        """Note that an earlier start of the program has begun `passes` passes.
 
-        Other data may share the same pipeline.
+        It is called before other data are read, because these may share the same pipeline.
         """
 
     def note_ended(self) -> None:  # noqa: B027
@@ -133,7 +134,7 @@ class Source(ABC):
 
 
 class WholeBatchSource(Source):
-    """Batches that each worker reads as a whole, to take its shares."""
+    """Whole batches, which each worker reads and from which it takes its shares."""
 
     @abstractmethod
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
@@ -154,11 +155,11 @@ class WholeBatchSource(Source):
 
 
 def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of ours that AutoGraph does not rewrite: that would only take time."""
+    """Return a function that AutoGraph does not convert, which would only take time."""
     written: Callable[..., Any] = tf.autograph.experimental.do_not_convert(ours)
     return written
 
 
 def threads() -> int:
-    """Return how many threads make batches."""
+    """Return the number of threads that make batches."""
     return tf.config.threading.get_inter_op_parallelism_threads() or available_cpus()
