@@ -40,8 +40,6 @@ class MetricsProcess:
 
     def end(self) -> None:
         """End the process."""
-        if self._child and self._child.poll() is None:
-            self._child.on_end = lambda _: None
-            self._child.kill()
-            self._child.wait()
+        if self._child:
+            self._child.end()
         self._child = None

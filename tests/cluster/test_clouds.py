@@ -126,7 +126,7 @@ def test_sagemaker_trains_and_keeps_checkpoints(workbench, exported, start, buck
             )
         )
     all_succeed(containers)
-    # What was made there is root's, and so is this test's folder only where root runs it.
+    # Root owns the results. Whoever runs the tests may not, and cannot remove them.
     cleared = run_and_remove(
         workbench,
         *("sh", "-c", "find /all /bucket -name model.keras -o -name result.json; rm -rf /all/*"),

@@ -147,6 +147,13 @@ class ChildProcess:
         self.kill_rest()
         return is_told
 
+    def end(self) -> None:
+        """Kill it if it still runs, and wait for its end, which `on_end` is not told."""
+        if self.poll() is None:
+            self.on_end = lambda _: None
+            self.kill()
+            self.wait()
+
     def kill_rest(self) -> None:
         """Kill the rest of the child's group and session, and wait until it is gone.
 

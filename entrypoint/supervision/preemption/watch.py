@@ -47,10 +47,8 @@ class PreemptionWatch:
 
     def end(self) -> None:
         """End the process."""
-        if self._child and self._child.poll() is None:
-            self._child.on_end = lambda _: None
-            self._child.kill()
-            self._child.wait()
+        if self._child:
+            self._child.end()
         self._child = None
 
     def _look_once(self) -> tuple[int, str]:
