@@ -46,7 +46,8 @@ def pack(folder: str, without: Path) -> CodeFolder:
     archive = tempfile.NamedTemporaryFile()  # noqa: SIM115 -- it is removed with its last user
     digest, count = hashlib.sha256(), 0
     try:
-        with tarfile.open(fileobj=cast("IO[bytes]", archive), mode="w", format=tarfile.PAX_FORMAT) as tar:
+        file = cast("IO[bytes]", archive)
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for path in _paths(Path(folder), without):
                 count += 1
                 _add(tar, path, str(path.relative_to(folder)), digest)
@@ -60,9 +61,7 @@ def pack(folder: str, without: Path) -> CodeFolder:
 def _paths(folder: Path, without: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         here = Path(place)
-        folders[:] = sorted(
-            one for one in folders if one not in LEFT_OUT and here / one != without
-        )
+        folders[:] = sorted(one for one in folders if one not in LEFT_OUT and here / one != without)
         yield from (here / one for one in folders if (here / one).is_symlink())
         yield from (here / one for one in sorted(files))
 
@@ -117,4 +116,3 @@ def make_folders(facts: Facts, run: str) -> str:
     made = [f"{facts.folder}/runs/{run}/{facts.machine.service}", facts.data]
     ended = facts.machine.ask(f"mkdir -p {' '.join(map(shlex.quote, made))}")
     return f"{facts.machine.name}: {last_line(ended.stderr)}" if ended.returncode else ""
-

@@ -22,6 +22,7 @@ TIMES_IMAGE = 2
 """An image is unpacked beside what arrives of it."""
 PROBE = """
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
+echo "cores=$(nproc 2>/dev/null)"
 d={folder}; [ -n "$d" ] || d="$HOME/cluster-trainer"; echo "dir=$d"
 [ -z {data} ] || [ -d {data} ] || echo "no_data=1"
 while [ ! -e "$d" ]; do d=$(dirname "$d"); done
@@ -33,7 +34,8 @@ if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); the
     echo "docker_free=$(df -Pk "$root" 2>/dev/null | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
     echo "runtimes=$(docker info --format '{{{{json .Runtimes}}}}')"
     docker image inspect --format 'image={image_form}' {image} 2>/dev/null || true
-    docker ps --all --filter label={project} --format 'there={{{{.Names}}}}'
+    docker ps --filter label={project} --format 'there={{{{.Names}}}}'
+    docker ps --filter label={project} --filter status=restarting --format 'there={{{{.Names}}}}'
 else
     echo "docker_error=$docker_version" | tr '\\n' ' '; echo
 fi
@@ -119,12 +121,14 @@ def problems(all_facts: Sequence[Facts], image: Image) -> list[str]:
     found = [f"{one.machine.name}: {problem}" for one in all_facts for problem in _of(one, image)]
     reached = [one for one in all_facts if not one.error]
     middle = sorted(one.clock for one in reached)[len(reached) // 2] if reached else 0.0
+    if len(all_facts) > 1:
+        found += [sentence for one in reached for sentence in _of_address(one)]
     for one in reached:
-        if abs(one.clock - middle) > MOST_CLOCK_SECONDS:
-            found.append(
-                f"{one.machine.name}: its clock differs by {abs(one.clock - middle):.0f} s from the "
-                f"others'; accepted: {MOST_CLOCK_SECONDS:g} s. Switch on time synchronisation (NTP)."
-            )
+        away = abs(one.clock - middle)
+        if away > MOST_CLOCK_SECONDS:
+            accepted = f"at most {MOST_CLOCK_SECONDS:g} s. Switch on time synchronisation (NTP)"
+            clock = f"its clock differs by {away:.0f} s from the others'; accepted: {accepted}."
+            found.append(f"{one.machine.name}: {clock}")
     return found
 
 
@@ -147,8 +151,18 @@ def _of(facts: Facts, image: Image) -> Iterator[str]:
         yield f"less than 1 GB is free in {facts.folder}"
     if int(facts.machine.host.port) in {int(one, 16) for one in facts.told.get("listens", [])}:
         yield f"another program listens on port {facts.machine.host.port}; give another with port="
-    if there := facts.told.get("there"):
-        yield f"a cluster of this project is there already ({', '.join(there)}): `make down` ends it"
+    if there := sorted(set(facts.told.get("there", []))):
+        by_hand = f"docker --host {facts.machine.engine.host} rm --force {' '.join(there)}"
+        yield f"workers of this project run there: {', '.join(there)}. `{by_hand}` removes them"
+
+
+def _of_address(facts: Facts) -> Iterator[str]:
+    address = address_of(facts.machine).strip("[]")
+    if address in ("localhost", "::1") or address.startswith("127."):
+        yield (
+            f"{facts.machine.name}: the other machines cannot reach it as {address}; give one that "
+            "they reach with address="
+        )
 
 
 def _of_docker(facts: Facts, image: Image) -> Iterator[str]:
@@ -159,9 +173,8 @@ def _of_docker(facts: Facts, image: Image) -> Iterator[str]:
         yield f"it is a {facts.one('machine')}; the image is for {image.architecture}"
     free = 1024 * int(facts.one("docker_free") or 0)
     if not facts.has(image) and facts.one("docker_free") and free < TIMES_IMAGE * image.size:
-        yield (
-            f"Docker has {free / 1e9:.1f} GB free; the image needs {TIMES_IMAGE * image.size / 1e9:.1f}"
-        )
+        needed = TIMES_IMAGE * image.size / 1e9
+        yield f"Docker has {free / 1e9:.1f} GB free; the image needs {needed:.1f}"
     if image.for_gpus or facts.machine.host.gpus:
         yield from _of_gpus(facts)
 

@@ -73,7 +73,9 @@ def read(text: str) -> list[Host]:
     """
     lines = [text]
     where = text.strip()
-    if len(where.split()) == 1 and (Path(where).is_file() or "/" in where or where.endswith(".txt")):
+    if len(where.split()) == 1 and (
+        Path(where).is_file() or "/" in where or where.endswith(".txt")
+    ):
         try:
             lines = Path(where).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -108,7 +110,7 @@ def parse(lines: Iterable[str]) -> list[Host]:
         entries += of_line
     hosts = [_host(entry, problems) for entry in entries]
     if not hosts and not problems:
-        problems.append(f'HOSTS: received no host; accepted: {A_HOST}.')
+        problems.append(f"HOSTS: received no host; accepted: {A_HOST}.")
     problems += _double(hosts)
     if problems:
         raise EndError(EXIT_CONFIGURATION, *problems)
@@ -128,7 +130,7 @@ def _host(entry: Sequence[str], problems: list[str]) -> Host:
         if not valid:
             problems.append(f'HOSTS: {target}: received "{option}"; accepted: {accepted}.')
         elif name in given:
-            problems.append(f'HOSTS: {target}: received {name}= twice; accepted: once.')
+            problems.append(f"HOSTS: {target}: received {name}= twice; accepted: once.")
         else:
             given[name] = value
     return Host(target, **given)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Queue
 from threading import Thread
@@ -36,7 +37,8 @@ class Image:
     """
 
     FORM: ClassVar[str] = (
-        "{{json .RootFS.Layers}}{{json .Config.Env}}{{json .Config.Entrypoint}}{{json .Config.Labels}}"
+        "{{json .RootFS.Layers}}{{json .Config.Env}}"
+        "{{json .Config.Entrypoint}}{{json .Config.Labels}}"
     )
 
     name: str
@@ -59,9 +61,9 @@ def read(name: str) -> Image:
     """
     engine.refuse_missing(name)
     form = "{{.Size}} {{.Architecture}} {{json .Config.Labels}}"
-    size, architecture, labels = engine.output_of(
-        "image", "inspect", "--format", form, name
-    ).split(" ", 2)
+    size, architecture, labels = engine.output_of("image", "inspect", "--format", form, name).split(
+        " ", 2
+    )
     accelerators = (json.loads(labels) or {}).get(ACCELERATORS, "")
     fingerprint = engine.output_of("image", "inspect", "--format", Image.FORM, name)
     return Image(name, fingerprint, int(size), architecture, "gpu" in accelerators.split(","))
@@ -90,14 +92,13 @@ def send(image: Image, machines: Sequence[Machine]) -> list[str]:
 
 
 class _Load:
-    """`docker load` on a machine, fed by a thread: a slow machine holds up, a failed one does not."""
+    """`docker load` on a machine, fed by a thread: a failed machine does not hold up the others."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self.pieces: Queue[bytes] = Queue(QUEUED)
-        pipe = subprocess.PIPE
-        null = subprocess.DEVNULL
-        self._process = machine.engine.start(["load"], source=pipe, output=null, errors=pipe)
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        self._process = machine.start("docker load", source=pipe, output=null)
         self._thread = Thread(target=self._feed, daemon=True)
         self._thread.start()
 
@@ -112,14 +113,10 @@ class _Load:
 
     def _feed(self) -> None:
         source = cast("IO[bytes]", self._process.stdin)
-        broken = False
-        while piece := self.pieces.get():
-            try:
-                if not broken:
-                    source.write(piece)
-            except OSError:
-                broken = True
-        try:
-            source.close()
-        except OSError:
+        has_all = False
+        with suppress(OSError), source:
+            while piece := self.pieces.get():
+                source.write(piece)
+            has_all = True
+        while not has_all and self.pieces.get():  # so that the others get theirs
             pass

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import GivenVariables, project
 from local_cluster.settings.remembered import own_by, state_folder
+from local_cluster.shared_folder import SharedFolder
 from machines.host import Host, parse
+from machines.machine import Machine, of
 
 
 @dataclass(frozen=True)
@@ -18,14 +20,34 @@ class Kept:
     """A cluster on machines, from its start until it is removed.
 
     Attributes:
+        project: its name.
         hosts: its machines, in the order of the workers.
         run: the run's name.
-        folder: each machine's folder for runs and code.
+        runs: the folder of all runs here.
+        folders: each machine's folder for runs and code.
     """
 
+    project: str
     hosts: tuple[Host, ...]
     run: str
+    runs: str
     folders: tuple[str, ...]
+
+    @property
+    def machines(self) -> list[Machine]:
+        """Its machines, with their workers' numbers."""
+        return of(self.hosts)
+
+    @property
+    def places(self) -> list[tuple[Machine, str]]:
+        """Each machine with the run's folder there."""
+        runs = [f"{folder}/runs/{self.run}" for folder in self.folders]
+        return list(zip(self.machines, runs))
+
+    @property
+    def folder(self) -> SharedFolder:
+        """The run's folder here."""
+        return SharedFolder(Path(self.runs), self.run)
 
 
 def file_of(environ: Mapping[str, str]) -> Path:
@@ -42,7 +64,8 @@ def read(environ: Mapping[str, str]) -> Kept | None:
     file = file_of(environ)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-        return Kept(tuple(parse(found["hosts"])), found["run"], tuple(found["folders"]))
+        hosts, folders = tuple(parse(found["hosts"])), tuple(found["folders"])
+        return Kept(project(environ), hosts, found["run"], found["runs"], folders)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -58,6 +81,7 @@ def write(kept: Kept, environ: Mapping[str, str]) -> None:
     content = {
         "hosts": [host.text for host in kept.hosts],
         "run": kept.run,
+        "runs": kept.runs,
         "folders": [*kept.folders],
     }
     new = file.with_name(f".new-{file.name}")
@@ -71,14 +95,24 @@ def forget(environ: Mapping[str, str]) -> None:
     file_of(environ).unlink(missing_ok=True)
 
 
-def refuse_other(environ: Mapping[str, str], what: Sequence[str] = ()) -> None:
-    """Make sure that the project has no cluster on machines.
+def refuse_other(environ: Mapping[str, str]) -> None:
+    """Make sure that the project has no cluster on machines, before a local one is started.
 
     Raises:
         EndError: it has.
     """
-    if kept := read(environ):
-        names = ", ".join(host.target for host in kept.hosts)
-        told = f"a cluster of the project {project(environ)} is on {names}, run {kept.run}"
-        how = "`make attach` shows it, `make down` removes it"
-        raise EndError(EXIT_CONFIGURATION, f"{told}: {how}.", *what)
+    if known := read(environ):
+        names = ", ".join(host.target for host in known.hosts)
+        told = f"a cluster of the project {project(environ)} is on {names}, run {known.run}"
+        how = "`make down` removes it; another COMPOSE_PROJECT_NAME= starts one beside it"
+        raise EndError(EXIT_CONFIGURATION, f"{told}: {how}.")
+
+
+def refuse_none(environ: Mapping[str, str]) -> int:
+    """Refuse a command that is about a cluster on machines where there is none.
+
+    Raises:
+        EndError: always.
+    """
+    told = f"the project {project(environ)} has no cluster on other machines"
+    raise EndError(EXIT_CONFIGURATION, f'{told}; `make up HOSTS="ana@10.0.0.1 …"` starts one.')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,18 @@ from local_cluster.engine import NO_ANSWER, Engine
 from local_cluster.messages import EXIT_ERROR, EndError
 from machines.host import Host
 
-T, R = TypeVar("T"), TypeVar("R")
-OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10")
-"""Nobody is asked for a password, and a machine that is gone is found out. Host keys are checked as
-the user's configuration of SSH says."""
+T = TypeVar("T")
+R = TypeVar("R")
+OPTIONS = (
+    *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+)
+"""Nobody is asked for a password, and a machine that is gone is noticed after 15 s. Host keys are
+checked as the user's SSH configuration says."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
+WITH_THE_CONNECTION = "exec 3<&0; (cat; kill -TERM 0) <&3 >/dev/null 2>&1 & {command}"
+"""Ends a command that runs for long when the connection is lost, or its end here is closed."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Machine:
     def start(
         self, command: str, *, source: int | None = None, output: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a command of its shell.
+        """Start a command of its shell, in a session where Ctrl-C does not reach it.
 
         Raises:
             EndError: there is no ssh command.
@@ -66,6 +73,12 @@ class Machine:
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_SSH) from None
 
+    def follow(self, command: str) -> subprocess.Popen[bytes]:
+        """Start a command that runs for long; it ends when its standard input here is closed."""
+        script = WITH_THE_CONNECTION.format(command=command)
+        pipe = subprocess.PIPE
+        return self.start(f"exec sh -c {shlex.quote(script)}", source=pipe, output=pipe)
+
     def ask(self, command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a command of its shell, and return how it ended and what it printed."""
         process = self.start(command, output=subprocess.PIPE)
@@ -78,6 +91,10 @@ class Machine:
             return subprocess.CompletedProcess(command, NO_ANSWER, "", late)
         texts = out.decode(errors="replace"), err.decode(errors="replace")
         return subprocess.CompletedProcess(command, process.returncode, *texts)
+
+    def docker(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a docker command there, and return how it ended and what it printed."""
+        return self.ask(f"docker {' '.join(map(shlex.quote, arguments))}", seconds)
 
 
 def of(hosts: Sequence[Host]) -> list[Machine]:

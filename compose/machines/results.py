@@ -5,35 +5,39 @@ from __future__ import annotations
 import shlex
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import IO, cast
 
 from local_cluster.messages import complain
 from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
+from machines.kept import Kept
 from machines.machine import Machine, last_line
+from machines.workers import container_of
 
 WARNED = 1
 """The exit code of `tar` where a file changed while it was read."""
 PIECE = 1 << 20
 
 
-def fetch(machine: Machine, there: str, run: SharedFolder, project: str) -> str:
+def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ()) -> str:
     """Copy a worker's folder home; return what went wrong.
 
     Args:
         machine: where it is.
         there: the folder of the run on the machine.
-        run: the folder of the run here.
-        project: whose container's lines are saved, too, if it is still there.
+        kept: the cluster: the run's folder here, and the container whose lines are saved, too.
+        without: names of files and folders that are left out.
     """
-    folder = f"tar -c -f - -C {shlex.quote(there)} {machine.service}"
-    process = machine.start(folder, output=subprocess.PIPE)
-    left_out = 0
+    left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in without)
+    command = f"tar -c -f - -C {shlex.quote(there)} {left_out} {machine.service}"
+    process = machine.start(command, output=subprocess.PIPE)
+    not_saved = 0
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
             for member in tar:
-                left_out += not _save(tar, member, machine.service, run)
+                not_saved += not _save(tar, member, machine.service, kept.folder)
     except (tarfile.TarError, OSError) as error:
         process.kill()
         said = last_line(process.communicate()[1].decode(errors="replace"))
@@ -42,9 +46,9 @@ def fetch(machine: Machine, there: str, run: SharedFolder, project: str) -> str:
     if process.returncode > WARNED:
         said = last_line(err.decode(errors="replace"))
         return f"{machine.name}: the results could not be fetched: {said}"
-    if left_out:
-        complain(f"{machine.name}: {left_out} links and the like were not fetched")
-    _save_lines(machine, run, project)
+    if not_saved:
+        complain(f"{machine.name}: {not_saved} links and the like were not fetched")
+    _save_lines(machine, kept)
     return ""
 
 
@@ -71,13 +75,10 @@ def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: Shar
     return True
 
 
-def _save_lines(machine: Machine, run: SharedFolder, project: str) -> None:
+def _save_lines(machine: Machine, kept: Kept) -> None:
     """Save all that the worker has printed, if its container is there."""
-    process = machine.engine.start(
-        ["logs", f"{project}-{machine.service}"],
-        output=subprocess.PIPE,
-        errors=subprocess.STDOUT,
-    )
+    name = shlex.quote(container_of(machine, kept.project))
+    process = machine.start(f"docker logs {name} 2>&1", output=subprocess.PIPE)
     lines, _ = process.communicate()
     if not process.returncode:
-        run.below(machine.service).replace(LOG, lines)
+        kept.folder.below(machine.service).replace(LOG, lines)

@@ -22,11 +22,25 @@ OWN = (
     "DATA_DIR",
     "WORKSPACE_DIR",
     "SCRIPT",
+    "HOSTS",
     "RUN_UID",
     "RUN_GID",
     *(f"WORKER_{index}_GPUS" for index in range(MAX_WORKERS)),
 )
 """What decides a cluster, besides what its containers are given."""
+OF_ONE_MACHINE = {
+    "WORKERS": "one entry in HOSTS for each worker",
+    "NETWORK": "none: the workers use their machines' network",
+    "OVERLAYS": "none: Compose runs local clusters only",
+    "DATA_DIR": "data=/a/folder behind each machine in HOSTS",
+    "RUN_UID": "none: the workers run as the user who logs in",
+    "RUN_GID": "none: the workers run as the user who logs in",
+    **{
+        f"WORKER_{index}_GPUS": "gpus=0,1 behind each machine in HOSTS"
+        for index in range(MAX_WORKERS)
+    },
+}
+"""What decides a local cluster only, and what is given with HOSTS instead."""
 PLACE = ("COMPOSE_PROJECT_NAME", "RUNS_DIR", "RUN_NAME")
 """Which cluster, and which run of it."""
 PORT = "TENSORBOARD_PORT"
@@ -42,11 +56,11 @@ SHORT = {
 GOALS = frozenset(
     {
         *("up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"),
-        *("tensorboard", "report"),
+        *("tensorboard", "report", "up", "attach", "fetch", "replace"),
     }
 )
-"""Make's targets for local clusters."""
-RUNS = frozenset({"up-local", "resume", "data", "data-sample"})
+"""Make's targets for clusters."""
+RUNS = frozenset({"up-local", "up", "resume", "data", "data-sample"})
 """Those that run something."""
 OF_TOOLS = re.compile(
     r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
@@ -97,7 +111,10 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
     worker = frozenset({"WORKER"})
     place = frozenset({"IMAGE", "DATA_DIR", "RUN_UID", "RUN_GID", "DATASET"})
     return {
-        "up-local": run,
+        "up-local": run - {"HOSTS"},
+        "up": run - {*OF_ONE_MACHINE},
+        "attach": frozenset({"VERBOSE"}),
+        "replace": frozenset({"HOST", "WITH", "VERBOSE"}),
         "resume": worker if one_worker else run | worker,
         "stop": worker,
         "status": frozenset({"JSON"}),
