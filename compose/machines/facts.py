@@ -135,7 +135,7 @@ def problems(all_facts: Sequence[Facts], image: Image) -> list[str]:
 def _of(facts: Facts, image: Image) -> Iterator[str]:
     if facts.error:
         yield (
-            f"SSH does not get in: {facts.error}. Try `ssh {' '.join(facts.machine.host.ssh)}`: it "
+            f"SSH does not get in: {facts.error.rstrip('.')}. Try `ssh {' '.join(facts.machine.host.ssh)}`: it "
             "has to work without a password, and with a host key that you have accepted."
         )
         return

@@ -59,7 +59,7 @@ class LineFollower:
         while not self._is_over.is_set() and tries:
             is_last = self._is_last.is_set()
             self._process = self._machine.follow(self._command())
-            code = take_both(self._process, self._take)
+            code = take_both(self._process, self.take)
             if is_last:
                 tries = tries - 1 if code else 0
             if not self._is_last.is_set():
@@ -73,7 +73,7 @@ class LineFollower:
             chosen = "" if self._tail is None else f"--tail {self._tail}"
         return f"docker logs --follow --timestamps {chosen} {self._container}"
 
-    def _take(self, line: bytes, *, is_error: bool) -> None:
+    def take(self, line: bytes, *, is_error: bool) -> None:
         time, space, text = line.partition(b" ")
         if not space or not time[:4].isdigit():  # SSH's own, or Docker's
             return

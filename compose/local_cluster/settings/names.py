@@ -151,6 +151,11 @@ def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequenc
         EndError: some of them mean nothing; a sentence each.
     """
     problems = unknown_names(goals, given)
+    if "up" in goals and not environ.get("HOSTS"):
+        problems.append(
+            'HOSTS: received ""; accepted: machines, as in `make up HOSTS="ana@10.0.0.1 '
+            'ana@10.0.0.2"`, or a file with one on each line. `make up-local` trains on this machine.'
+        )
     if RUNS.intersection(goals):
         problems += unknown_settings({n: text for n, text in environ.items() if n not in given})
     if problems:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from local_cluster.commands.up import is_verbose
@@ -17,13 +16,12 @@ LINES_BEFORE = 10
 
 def attach(kept: Kept, environ: Mapping[str, str]) -> int:
     """Show a cluster from now until it ends, as `up` does; return the exit code."""
-    begin = time.monotonic()
     say(f"run {kept.run} on {', '.join(host.target for host in kept.hosts)}")
     screen = ScreenOptions(shows_all=is_verbose(environ))
     watch = Watch(kept.machines, kept.project, screen, LINES_BEFORE)
     code = watch.to_the_end()
     if not watch.was_left:
-        report(len(kept.hosts), kept.folder, code, int(time.monotonic() - begin))
+        report(len(kept.hosts), kept.folder, code)
     return code
 
 

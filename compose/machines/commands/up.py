@@ -191,7 +191,7 @@ def _problems(found: Sequence[str]) -> list[str]:
     return [one for one in found if one]
 
 
-def report(number: int, folder: SharedFolder, code: int, seconds: int) -> None:
+def report(number: int, folder: SharedFolder, code: int, seconds: int | None = None) -> None:
     """Print how a run ended, and where everything is."""
     write(sys.stdout, b"\n")
     if code in TOLD_TO_STOP:
@@ -199,7 +199,7 @@ def report(number: int, folder: SharedFolder, code: int, seconds: int) -> None:
     elif code:
         say(f"failed with exit code {code}")
     else:
-        say(f"done: {number} worker(s), {seconds} s")
+        say(f"done: {number} worker(s)" + (f", {seconds} s" if seconds is not None else ""))
     where = f"on the machines; `make fetch` copies them to {folder.path}"
     how = "`make status`, `make logs`; `make down` removes them"
     print_table([("results", where), ("workers", how)])
