@@ -134,9 +134,10 @@ def problems(all_facts: Sequence[Facts], image: Image) -> list[str]:
 
 def _of(facts: Facts, image: Image) -> Iterator[str]:
     if facts.error:
+        by_hand = f"ssh {' '.join(facts.machine.host.ssh)}"
         yield (
-            f"SSH does not get in: {facts.error.rstrip('.')}. Try `ssh {' '.join(facts.machine.host.ssh)}`: it "
-            "has to work without a password, and with a host key that you have accepted."
+            f"SSH does not get in: {facts.error.rstrip('.')}. Try `{by_hand}`: it has to work "
+            "without a password, and with a host key that you have accepted."
         )
         return
     if not facts.one("docker"):

@@ -74,6 +74,7 @@ class LineFollower:
         return f"docker logs --follow --timestamps {chosen} {self._container}"
 
     def take(self, line: bytes, *, is_error: bool) -> None:
+        """Show a line with its time, unless it was shown before."""
         time, space, text = line.partition(b" ")
         if not space or not time[:4].isdigit():  # SSH's own, or Docker's
             return

@@ -69,6 +69,12 @@ OF_TOOLS = re.compile(
 """What make, Docker, pip and the scripts that build the image read themselves."""
 
 
+NO_HOSTS = (
+    'HOSTS: received ""; accepted: machines, as in `make up HOSTS="ana@10.0.0.1 ana@10.0.0.2"`, or '
+    "a file with one on each line. `make up-local` trains on this machine."
+)
+
+
 def passed_on() -> tuple[str, ...]:
     """Return the variables that containers are given, as settings.env lists them."""
     lines = (line.strip() for line in LIST.read_text(encoding="utf-8").splitlines())
@@ -152,10 +158,7 @@ def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequenc
     """
     problems = unknown_names(goals, given)
     if "up" in goals and not environ.get("HOSTS"):
-        problems.append(
-            'HOSTS: received ""; accepted: machines, as in `make up HOSTS="ana@10.0.0.1 '
-            'ana@10.0.0.2"`, or a file with one on each line. `make up-local` trains on this machine.'
-        )
+        problems.append(NO_HOSTS)
     if RUNS.intersection(goals):
         problems += unknown_settings({n: text for n, text in environ.items() if n not in given})
     if problems:
