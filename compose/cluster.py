@@ -18,8 +18,8 @@
 What it takes is in variables (WORKERS=4 TRAINER_EPOCHS=5 ...) or in .env: docs/reference/make.md.
 While the project has a cluster on several machines, the commands are about that one.
 Exit codes: 0; 78 for a mistake in what was given; 1 where the engine cannot do it; of `up`,
-`attach` and `resume` also those of the worker that failed first, and 129, 130 or 143 when told to stop; of
-`tensorboard`, `report` and `data` those of `docker run`.
+`attach` and `resume` also those of the worker that failed first, and 129, 130 or 143 when told to
+stop; of `tensorboard`, `report` and `data` those of `docker run`.
 """
 
 import os

@@ -24,6 +24,7 @@ from machines.worker_states import Away, Seen, StateFollower, Status
 STARTED_AGAIN = (75, KILLED, 255)
 """Exit codes after which Docker's start of the worker again helps: a peer was lost, it was killed,
 or its machine was switched off. After others it would fail again."""
+OVER = (Status.ENDED, Status.GONE)
 Told = Union[Seen, Away, SignalReceived]
 
 
@@ -64,7 +65,7 @@ class Watch:
         """
         happenings.listen_to_signals(self._queue.put)
         followers: list[StateFollower | LineFollower] = [*self._states, *self._lines]
-        for one in followers:
+        for one in self._states:
             one.start()
         try:
             return self._watch()
@@ -72,29 +73,28 @@ class Watch:
             at_once(lambda one: one.close(), followers)
 
     def _watch(self) -> int:
-        while not self._has_ended():
+        while not self._is_over():
             told = self._queue.get()
             if isinstance(told, SignalReceived):
                 self.was_left = True
-                say(f"{self._names()} go on without you: `make attach` shows them again,")
-                say("`make stop` stops them at a checkpoint.")
+                say("the workers go on: `make attach` shows them, `make stop` stops them")
                 return told.code
             if isinstance(told, Away):
                 self._take_away(told)
             elif code := self._take(told):
                 return code
-        for lines in self._lines:
-            lines.join()
         codes = [seen.code for seen in self._seen.values() if seen.code]
         failed = [code for code in codes if code != EXIT_STOPPED]
         return (failed or codes or [0])[0]
 
-    def _names(self) -> str:
-        return ", ".join(machine.service for machine in self._machines)
-
-    def _has_ended(self) -> bool:
-        ended = [one for one in self._seen.values() if one.status in (Status.ENDED, Status.GONE)]
-        return len(ended) == len(self._machines)
+    def _is_over(self) -> bool:
+        """Tell whether all workers have ended, and all their lines are shown."""
+        ended = [one for one in self._seen.values() if one.status in OVER]
+        if len(ended) < len(self._machines):
+            return False
+        for lines in self._lines:
+            lines.join()
+        return self._queue.empty()  # else one was started again meanwhile
 
     def _take_away(self, away: Away) -> None:
         if away.machine.service in self._away:
@@ -113,8 +113,11 @@ class Watch:
             self._away.discard(service)
             say(f"{seen.machine.name} answers again; {service}: {seen.status.value}")
         self._seen[service] = seen
-        if seen.status in (Status.ENDED, Status.GONE):
-            self._lines[seen.machine.index].is_last()
+        lines = self._lines[seen.machine.index]
+        if before is None or seen.status not in OVER:
+            lines.start()
+        if seen.status in OVER:
+            lines.is_last()
         if seen.died not in (None, 0, EXIT_STOPPED, *STARTED_AGAIN):
             return self._end_of(seen, int(seen.died or 0))
         if seen.died or (before is None and seen.status is Status.ENDED and seen.code):

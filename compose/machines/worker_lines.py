@@ -35,11 +35,14 @@ class LineFollower:
         self._lock = Lock()
         self._is_last, self._is_over = Event(), Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._thread = Thread(target=self._run, daemon=True)
+        self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Begin to show."""
-        self._thread.start()
+        """Show lines from now on, also of a worker that had ended and is started again."""
+        self._is_last.clear()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._run, daemon=True)
+            self._thread.start()
 
     def is_last(self) -> None:
         """Note that the worker has ended: it ends when all its lines are shown."""
@@ -47,7 +50,8 @@ class LineFollower:
 
     def join(self) -> None:
         """Wait until all lines are shown."""
-        self._thread.join()
+        if self._thread:
+            self._thread.join()
 
     def close(self) -> None:
         """End it, and the command on the machine."""
