@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Callable
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import GivenVariables, project
@@ -71,6 +72,12 @@ def read(environ: Mapping[str, str]) -> Kept | None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"{file}: it cannot be read ({error}); remove it, if no cluster runs."
         raise EndError(EXIT_CONFIGURATION, message) from error
+
+
+def is_current(environ: Mapping[str, str]) -> Callable[[], bool]:
+    """Return what tells whether the project's cluster is still the one of now."""
+    now = read(environ)
+    return lambda: read(environ) == now
 
 
 def write(kept: Kept, environ: Mapping[str, str]) -> None:

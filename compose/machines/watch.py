@@ -7,10 +7,10 @@ on the machines.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from queue import SimpleQueue
-from typing import Union
+from queue import Empty, SimpleQueue
+from typing import Callable, Union
 
-from local_cluster.messages import EXIT_CONFIGURATION, complain, say
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, complain, say
 from local_cluster.run import happenings
 from local_cluster.run.events import EXIT_STOPPED
 from local_cluster.run.happenings import SignalReceived
@@ -24,6 +24,8 @@ from machines.worker_states import Away, Seen, StateFollower, Status
 STARTED_AGAIN = (75, KILLED, 255)
 """Exit codes after which Docker's start of the worker again helps: a peer was lost, it was killed,
 or its machine was switched off. After others it would fail again."""
+LOOK_SECONDS = 5.0
+"""After so long without news it is looked whether the machines are still those of the cluster."""
 OVER = (Status.ENDED, Status.GONE)
 Told = Union[Seen, Away, SignalReceived]
 
@@ -35,6 +37,7 @@ class Watch:
         machines: where they are.
         project: the cluster's name.
         screen: what is shown of their lines.
+        is_current: tells whether these are still the cluster's machines.
         tail: how many lines from before are shown of each worker; None: all.
     """
 
@@ -43,9 +46,10 @@ class Watch:
         machines: Sequence[Machine],
         project: str,
         screen: ScreenOptions,
+        is_current: Callable[[], bool],
         tail: int | None = None,
     ) -> None:
-        self._machines, self._project = machines, project
+        self._machines, self._project, self._is_current = machines, project, is_current
         self._queue: SimpleQueue[Told] = SimpleQueue()
         self._seen: dict[str, Seen] = {}
         self._away: set[str] = set()
@@ -74,18 +78,31 @@ class Watch:
 
     def _watch(self) -> int:
         while not self._is_over():
-            told = self._queue.get()
+            told = self._next()
             if isinstance(told, SignalReceived):
                 self.was_left = True
                 say("the workers go on: `make attach` shows them, `make stop` stops them")
                 return told.code
-            if isinstance(told, Away):
+            if isinstance(told, Seen):
+                if code := self._take(told):
+                    return code
+                continue
+            if not self._is_current():
+                self.was_left = True
+                say("another command has changed the machines of this cluster; `make attach`")
+                return EXIT_ERROR
+            if told:
                 self._take_away(told)
-            elif code := self._take(told):
-                return code
         codes = [seen.code for seen in self._seen.values() if seen.code]
         failed = [code for code in codes if code != EXIT_STOPPED]
         return (failed or codes or [0])[0]
+
+    def _next(self) -> Told | None:
+        """Return what is told next; None: nothing was for a while."""
+        try:
+            return self._queue.get(timeout=LOOK_SECONDS)
+        except Empty:
+            return None
 
     def _is_over(self) -> bool:
         """Tell whether all workers have ended, and all their lines are shown."""

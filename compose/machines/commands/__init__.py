@@ -64,7 +64,7 @@ def of(
 
     return {
         "attach": lambda: attach.attach(kept, environ),
-        "logs": lambda: attach.logs(kept),
+        "logs": lambda: attach.logs(kept, environ),
         "fetch": lambda: fetch.fetch(kept),
         "stop": lambda: stop.stop(kept, given.worker),
         "resume": resume,

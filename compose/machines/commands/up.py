@@ -54,7 +54,8 @@ def up(environ: Mapping[str, str]) -> int:
             _lock_run(chosen, environ, held)
         started = _start(chosen, hosts, environ, held)
     screen = ScreenOptions(shows_all=local.is_verbose(environ))
-    watch = Watch(machine.of(hosts), chosen.project, screen)
+    is_current = kept.is_current(environ)
+    watch = Watch(machine.of(hosts), chosen.project, screen, is_current)
     code = watch.to_the_end()
     if watch.was_left:
         return code
