@@ -54,18 +54,18 @@ def of(
         return resume_here.resume({**environ, **changed}, {**shell, **changed}, "", up)
 
     def report() -> int:
-        curves.fetch_records(kept)
+        curves.fetch_records(kept, environ)
         report_here.report({**run, **_set(environ)})
 
     def tensorboard() -> int:
-        curves.fetch_records(kept)
-        curves.keep_fetching(kept)
+        curves.fetch_records(kept, environ)
+        curves.keep_fetching(kept, environ)
         tensorboard_here.tensorboard({**run, **_set(environ)})
 
     return {
         "attach": lambda: attach.attach(kept, environ),
         "logs": lambda: attach.logs(kept, environ),
-        "fetch": lambda: fetch.fetch(kept),
+        "fetch": lambda: fetch.fetch(kept, environ),
         "stop": lambda: stop.stop(kept, given.worker),
         "resume": resume,
         "replace": with_another,
