@@ -21,9 +21,9 @@ from machines.machine import Machine, at_once
 from machines.worker_lines import LineFollower
 from machines.worker_states import Away, Seen, StateFollower, Status
 
-STARTED_AGAIN = (75, KILLED, 255)
-"""Exit codes after which Docker's start of the worker again helps: a peer was lost, it was killed,
-or its machine was switched off. After others it would fail again."""
+STARTED_AGAIN = (71, 75, KILLED, 255)
+"""Exit codes after which Docker's start of the worker again helps: there was no memory for it, a
+peer was lost, it was killed, or its machine was switched off. After others it would fail again."""
 LOOK_SECONDS = 5.0
 """After so long without news it is looked whether the machines are still those of the cluster."""
 OVER = (Status.ENDED, Status.GONE)

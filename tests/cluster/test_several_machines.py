@@ -95,6 +95,8 @@ def test_two_machines_train_as_one_here_does(operator, start, undisturbed):
     assert digest_of(operator, "plain") == undisturbed
     assert (operator.folder / "runs/plain/worker-0/model.keras").is_file()
     assert status_of(operator) == {"worker-0": "done", "worker-1": "done"}
+    assert operator.run("logs").stdout.count("done: results in") == 2
+    assert operator.run("attach").returncode == 0
     assert took < FIRST_STEP_SECONDS, running.output()
 
 
@@ -154,6 +156,8 @@ def test_ctrl_c_detaches_and_stop_and_resume_go_on_at_a_checkpoint(operator, sta
     running.wait_for_text(IN_THE_MIDDLE, RUN_SECONDS)
     os.killpg(running.process.pid, signal.SIGINT)
     assert running.end(30) == 130, running.output()
+    nothing = "! pgrep --euid ana docker"
+    operator.machines[0].wait(nothing, 10, "no command of its is left", running.output)
     assert set(status_of(operator).values()) == {"training"}
     stopped = operator.run("stop")
     assert stopped.returncode == 0, stopped.stdout
@@ -175,9 +179,8 @@ def test_another_machine_takes_the_place_of_one(operator, start, undisturbed):
         assert replaced.end(RUN_SECONDS) == 0, replaced.output()
         assert "resuming from step" in replaced.output()
         assert digest_of(operator, "replaced") == undisturbed
+        assert running.end(60) == 1, running.output()
     finally:
-        running.process.kill()
-        running.process.wait()
         operator.machines[1].switch_on()
         operator.machines[1].ask(
             "bash", "-c", "docker ps -aq | xargs --no-run-if-empty docker rm -f"
