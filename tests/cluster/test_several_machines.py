@@ -18,6 +18,11 @@ TWO = "ana@m1 ana@m2"
 IN_THE_MIDDLE = "epoch  1/20  step"
 FIRST_STEP_SECONDS = 60
 RUN_SECONDS = 240
+HOSTS_FILE = """
+ana@m1
+ana@m1 port=2300 dir=/home/ana/other  # a second worker
+ana@m2 data=/home/ana address=m2
+"""
 MODULE = "def loss_of(): return 'mse'\n"
 SCRIPT = """
 import keras
@@ -110,12 +115,18 @@ def test_what_is_wrong_with_all_machines_is_one_list(operator, start):
     operator.machines[1].ask("pkill", "-f", "host -p 2222")
 
 
-def test_the_script_and_its_folder_are_copied(start, tmp_path):
+def test_the_script_and_its_folder_are_copied(operator, start, tmp_path):
     (tmp_path / "parts.py").write_text(MODULE)
     (tmp_path / "train.py").write_text(SCRIPT)
-    running = start("script", SCRIPT=tmp_path / "train.py", VERBOSE=1)
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text(HOSTS_FILE)
+    running = start("script", SCRIPT=tmp_path / "train.py", HOSTS=hosts, VERBOSE=1)
     assert running.end(RUN_SECONDS) == 0, running.output()
-    assert running.output().count("the script is done") == 2
+    assert running.output().count("the script is done") == 3
+    assert operator.run("fetch").returncode == 0
+    fits = operator.folder.glob("runs/script/worker-*/fit-1/metrics.jsonl")
+    assert len([*fits]) == 3
+    operator.machines[0].ask("test", "-d", "/home/ana/other/runs/script/worker-1")
 
 
 def test_a_mistake_in_the_settings_ends_all(start):

@@ -124,7 +124,7 @@ def _prepare(told: Sequence[Facts], code: CodeFolder | None, chosen: Settings) -
         _problems(at_once(lambda one: code_folder.make_folders(one, chosen.run_name), told))
     )
     if code:
-        places = {one.machine.name: one for one in told}  # two workers of a machine share it
+        places = {(one.machine.name, one.folder): one for one in told}  # workers may share it
         checks.refuse(
             _problems(at_once(lambda one: code_folder.send(code, one), [*places.values()]))
         )
