@@ -127,6 +127,19 @@ def test_other_arguments_are_refused_before_the_first_step(tmp_path, argument):
         assert f"{argument.partition('=')[0]}: received" in log
 
 
+def test_other_numbers_of_a_map_are_named(tmp_path):
+    data = """
+import tensorflow as tf
+scale = 1.5 + IS_ODD
+rows = tf.data.Dataset.from_tensor_slices((x, x.sum(1))).batch(8)
+model.fit(rows.map(lambda x, y: (x * scale, y)), verbose=0)
+"""
+    for log in run(tmp_path, SCRIPT.format(hook="pass") + data):
+        (line,) = [one for one in log.splitlines() if "functions of tf.data" in one]
+        assert "worker-0 has 1.5" in line
+        assert "worker-1 has 2.5" in line
+
+
 def test_other_settings_of_keras_are_named(tmp_path):
     call = "keras.config.set_epsilon(1e-7 + IS_ODD)\nfit()"
     first, _ = run(tmp_path, SCRIPT.format(hook="pass") + call)

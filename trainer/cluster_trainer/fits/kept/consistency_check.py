@@ -17,6 +17,7 @@ from cluster_trainer import library_settings, script_text
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.checkpoints.resume import (
     CALLBACKS,
+    DATA_NUMBERS,
     LAYERS,
     LAYERS_NUMBERS,
     NUMBERS,
@@ -27,7 +28,7 @@ from cluster_trainer.checkpoints.resume import (
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine.data.pipelines import ROWS
+from cluster_trainer.engine.data import pipelines
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
 from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
@@ -171,7 +172,8 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         left_out = set() if options.compares_layers else {LAYERS, LAYERS_NUMBERS}
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
-        left_out |= {*OF_A_WORKER, ROWS, SHUFFLE} - start.found.checkpoint.settings.keys()
+        left_out |= {*OF_A_WORKER, pipelines.ROWS, SHUFFLE} - start.found.checkpoint.settings.keys()
+        left_out |= {DATA_NUMBERS}  # a script may draw them anew at each start
         left_out |= {*differing_now}  # the checkpoint has the values of one worker
         if not start.place.step:  # no step was taken, in rounds of whatever length
             left_out |= {variable_of("sync_every")}
@@ -182,7 +184,7 @@ def _say_unlike(everyone: Sequence[Facts], names: Sequence[str]) -> None:
     """Warn that workers train with different code, callbacks or numbers, such as their index."""
     script_text.say_differences(everyone, names)
     found = differing(everyone)
-    for what in (NUMBERS, LAYERS_NUMBERS):
+    for what in (NUMBERS, LAYERS_NUMBERS, DATA_NUMBERS):
         if what in found:
             _warn_of_numbers(what, told(names, found[what]))
     if CALLBACKS in found:
