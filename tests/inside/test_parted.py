@@ -144,7 +144,7 @@ def test_other_settings_of_keras_are_named(tmp_path):
     call = "keras.config.set_epsilon(1e-7 + IS_ODD)\nfit()"
     first, _ = run(tmp_path, SCRIPT.format(hook="pass") + call)
     (line,) = [one for one in first.splitlines() if "same code" in one]
-    assert "worker-1: keras.config.epsilon 1.0000001 (not 1e-07)" in line
+    assert "worker-1: keras.config.epsilon 1.0000001 (worker-0: 1e-07)" in line
 
 
 @pytest.fixture(params=range(20))

@@ -58,7 +58,9 @@ def differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
     told = []
     for name, mine in zip(names[1:], others, strict=True):
         found = [*_other_files(mine, first)]
-        found += [one for kind in NOT_THERE for one in _other_values(kind, mine, first)]
+        for kind in NOT_THERE:
+            pairs = _other_values(kind, mine, first)
+            found += [f"{what} {own} ({names[0]}: {its})" for what, own, its in pairs]
         if found:
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             told.append(f"{name}: {', '.join(found[:SHOWN])}{more}")
@@ -87,15 +89,17 @@ def _other_files(mine: Mapping[str, str], first: Mapping[str, str]) -> list[str]
     return [name.removeprefix(f"{FILE} ") for name in files if mine[name] != first[name]]
 
 
-def _other_values(kind: str, mine: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
+def _other_values(
+    kind: str, mine: Mapping[str, str], first: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """Return the name of each value that differs, this worker's value, and the first one's."""
     names = sorted(one for one in {*mine, *first} if one.startswith(f"{kind} "))
     absent = NOT_THERE[kind]
-    pairs = [(name, mine.get(name, absent), first.get(name, absent)) for name in names]
-    return [
-        f"{name.removeprefix(f'{kind} ')} {own} (not {other})"
-        for name, own, other in pairs
-        if own != other
+    found = [
+        (name.removeprefix(f"{kind} "), mine.get(name, absent), first.get(name, absent))
+        for name in names
     ]
+    return [one for one in found if one[1] != one[2]]
 
 
 @cache

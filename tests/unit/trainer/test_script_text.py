@@ -33,8 +33,8 @@ def test_both_versions_of_a_package_are_told():
     (told,) = differences(
         [{"package numpy": "2"}, {"package numpy": "1", "package x": "3"}], NAMES[:2]
     )
-    assert "numpy 1 (not 2)" in told
-    assert f"x 3 (not {NOT_THERE[PACKAGE]})" in told
+    assert "numpy 1 (worker-0: 2)" in told
+    assert f"x 3 (worker-0: {NOT_THERE[PACKAGE]})" in told
 
 
 def test_many_differences_are_counted():
