@@ -41,8 +41,7 @@ class RightSide:
         """Its answers. Numbers that it reports may come before its answer to data."""
 
     async def round_trip(self) -> float:
-        """Return the shortest round trip in seconds; in longer ones, a process waited for a
-        processor."""
+        """Return the shortest round trip in seconds. Others include waits for a processor."""
         trips: list[float] = []
         began = time.monotonic()
         while len(trips) < self._effort.pings:
