@@ -33,7 +33,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 
 SUMS_IN_BRANCHES = Problem(
     "a step",
-    "gradients that are applied only if the batch says so, as in `tf.cond(loss > 1, …)`",
+    "gradients that are applied under a condition on the batch, as in `tf.cond(loss > 1, …)`",
     "gradients that are applied in each step, on several workers",
     "each worker would decide by its own share. Multiply the gradients by 0 or 1 instead, or use "
     "a condition that is the same on all workers, such as a count of steps",
