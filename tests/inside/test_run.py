@@ -396,7 +396,7 @@ def test_a_restart_goes_on_whatever_was_wished_at_the_start(run):
 
 
 def test_must_refuses_to_begin(run):
-    with pytest.raises(ConfigurationError, match="no worker holds a whole checkpoint"):
+    with pytest.raises(ConfigurationError, match="no worker has a complete checkpoint"):
         run(strategy_of(1), MODELS["plain"], resume="must")
 
 

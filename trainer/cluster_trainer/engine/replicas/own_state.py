@@ -43,7 +43,7 @@ DIFFERENT_COUNTS = Problem(
     "TRAINER_SYNC_EVERY",
     "above 1, with whole numbers that depend on a worker's share of the batch",
     "1",
-    "Something counts what is in the batches, such as words. Whole numbers have no mean.",
+    "The step counts parts of the batches, such as words. Whole numbers cannot be averaged.",
 )
 log = logging.getLogger("trainer")
 
