@@ -153,7 +153,7 @@ def ssh_machines(bench: Workbench, names: Sequence[str], folder: Path) -> Iterat
         for name in names:
             volumes.append(bench.client.volumes.create(bench.new_name("volume")))
             line = ["docker", "run", "--detach", f"--name={network.name}-{name}", *RIGHTS]
-            line += [f"--hostname={name}", f"--network={network.name}"]
+            line += [f"--hostname={name}", f"--network={network.name}", f"--network-alias={name}"]
             line += [f"--volume={volumes[-1].name}:/var/lib/docker"]
             line += [f"--volume={folder}/keys:/keys:ro", image]
             subprocess.run(line, check=True, stdout=subprocess.DEVNULL, timeout=UP_SECONDS)
