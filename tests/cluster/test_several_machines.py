@@ -124,8 +124,8 @@ def test_the_script_and_its_folder_are_copied(operator, start, tmp_path):
     assert running.end(RUN_SECONDS) == 0, running.output()
     assert running.output().count("the script is done") == 3
     assert operator.run("fetch").returncode == 0
-    fits = operator.folder.glob("runs/script/worker-*/fit-1/metrics.jsonl")
-    assert len([*fits]) == 3
+    fetched = [*operator.folder.glob("runs/script/worker-*/container.log")]
+    assert ["the script is done" in one.read_text() for one in fetched] == [True] * 3
     operator.machines[0].ask("test", "-d", "/home/ana/other/runs/script/worker-1")
 
 
