@@ -1,4 +1,4 @@
-"""All that is wrong with the machines, in one list, before anything is started."""
+"""Checks all machines before anything is started, and lists all problems."""
 
 from __future__ import annotations
 

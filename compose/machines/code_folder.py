@@ -1,4 +1,4 @@
-"""The user's folder: packed once, copied to the machines, and known by its digest."""
+"""Packs the user's folder, computes its digest, and copies it to the machines."""
 
 from __future__ import annotations
 

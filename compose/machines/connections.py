@@ -1,4 +1,4 @@
-"""Whether each machine reaches each other one, on the ports on which the workers meet."""
+"""Tests whether each machine reaches each other machine on the port of its worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine is like, asked by one command, and what is wrong with it."""
+"""Asks a machine for its facts with one command, and lists what is wrong with it."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ echo "end=1"
 
 @dataclass(frozen=True)
 class Facts:
-    """What a machine has told, or why it has not.
+    """The answer of a machine, or the reason why there is none.
 
     Attributes:
-        machine: which one.
-        told: its lines, by their names.
-        error: why there are none; "": there are.
+        machine: the machine.
+        told: the lines of its answer, by their names.
+        error: why there are none; "" if there are.
         clock: by how many seconds its clock is ahead of this machine's.
     """
 
@@ -136,7 +136,7 @@ def _of(facts: Facts, image: Image) -> Iterator[str]:
     if facts.error:
         by_hand = f"ssh {' '.join(facts.machine.host.ssh)}"
         yield (
-            f"SSH does not get in: {facts.error.rstrip('.')}. Try `{by_hand}`: it has to work "
+            f"SSH cannot log in: {facts.error.rstrip('.')}. Try `{by_hand}`: it has to work "
             "without a password, and with a host key that you have accepted."
         )
         return
@@ -171,7 +171,7 @@ def _of_docker(facts: Facts, image: Image) -> Iterator[str]:
     if _numbers(version) < FIRST_DOCKER:
         yield f"Docker {version} is there; accepted: 20.10 or later"
     if facts.one("machine") not in image.machines:
-        yield f"it is a {facts.one('machine')}; the image is for {image.architecture}"
+        yield f"its processor is {facts.one('machine')}; the image is for {image.architecture}"
     free = 1024 * int(facts.one("docker_free") or 0)
     if not facts.has(image) and facts.one("docker_free") and free < TIMES_IMAGE * image.size:
         needed = TIMES_IMAGE * image.size / 1e9

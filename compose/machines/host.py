@@ -1,4 +1,4 @@
-"""HOSTS: the machines of a cluster, as one line or a file names them."""
+"""Reads HOSTS: the machines of a cluster, on one line or in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image: which one it is, whatever engine has it, and how it gets to the machines."""
+"""Identifies an image on any engine, and copies it to the machines."""
 
 from __future__ import annotations
 

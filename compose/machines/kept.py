@@ -1,4 +1,4 @@
-"""Which machines a project's cluster is on, kept where no container can write."""
+"""Keeps the machines of a project's cluster in a file where no container can write."""
 
 from __future__ import annotations
 

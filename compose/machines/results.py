@@ -1,4 +1,4 @@
-"""`fetch`: the results of a run, from the machines into the local folder of the run."""
+"""Copies the results of a run from the machines into the run's folder here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster on several machines is: as a local one, without what HOSTS decides."""
+"""Reads the settings of a cluster on several machines; HOSTS replaces some of a local one's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The workers of a run, watched from here: their lines, their ends, and machines that are away.
+"""Watches the workers of a run: their lines, their ends, and machines that do not answer.
 
-Nothing here is needed for the run. A watcher that ends, or loses its connection, changes nothing
-on the machines.
+The run does not need it. If a watcher ends or loses its connection, the workers continue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lines of a worker on a machine, each of them once, whatever the connection does."""
+"""Follows the lines of a worker on its machine, and shows each of them once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a worker on a machine runs, as its engine says: now, and whenever that changes."""
+"""Follows the state of a worker's container on its machine."""
 
 from __future__ import annotations
 

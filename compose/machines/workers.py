@@ -1,4 +1,4 @@
-"""The workers on the machines: what their containers are given, started, stopped and removed."""
+"""Starts, stops and removes the workers on the machines."""
 
 from __future__ import annotations
 
