@@ -1,11 +1,10 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak mutants reference lint bench tutorial-table lock sbom push clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up up-local attach fetch replace stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak mutants reference lint bench tutorial-table lock sbom push clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
-COMPOSE := docker compose --profile '*'
 
 # EPOCHS= is TRAINER_EPOCHS, and so on for all names in compose/settings.env. Only those that are set are exported.
 SETTINGS := $(shell sed -n 's/^TRAINER_//p' compose/settings.env)
@@ -50,26 +49,38 @@ given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin 
 known:
 	@$(CLUSTER) names $(MAKECMDGOALS) --given $(given)
 
-up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= SCRIPT=my/train.py NETWORK=bridge|host IMAGE= …
+up: known image ## Train on several machines by SSH. HOSTS="ana@10.0.0.1 ana@10.0.0.2 gpus=0,1" NAME= EPOCHS= SCRIPT=my/train.py IMAGE= …
 	@$(CLUSTER) up
 
-stop: known ## Stop the local cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it
+attach: known ## Show the cluster on several machines again; Ctrl-C leaves it running
+	@$(CLUSTER) attach
+
+fetch: known ## Copy the results from several machines into runs/
+	@$(CLUSTER) fetch
+
+replace: known engine ## Give a worker another machine. HOST=ana@10.0.0.2 WITH="ana@10.0.0.9 gpus=0"
+	@$(CLUSTER) replace '$(if $(filter command,$(firstword $(origin HOST))),$(HOST))' '$(WITH)'
+
+up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= SCRIPT=my/train.py NETWORK=bridge|host IMAGE= …
+	@HOSTS= $(CLUSTER) up
+
+stop: known ## Stop the cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it
 	@$(CLUSTER) stop $(WORKER)
 
 # IMAGE's default is not the run's own image.
 resume: known engine ## Resume the newest run with its settings, or the run NAME=; WORKER=1: that worker alone
 	@IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' $(CLUSTER) resume $(WORKER)
 
-down: known ## Stop and remove the local cluster
-	@$(COMPOSE) down --remove-orphans
+down: known ## Stop and remove the cluster
+	@$(CLUSTER) down
 
-logs: known ## Follow the local cluster's logs
-	@$(COMPOSE) logs --follow
+logs: known ## Follow the cluster's logs
+	@$(CLUSTER) logs
 
-ps: known ## Show the local cluster's containers
-	@$(COMPOSE) ps --all
+ps: known ## Show the cluster's containers
+	@$(CLUSTER) ps
 
-status: known ## Show what each worker of the local cluster is doing. JSON=1
+status: known ## Show what each worker of the cluster is doing. JSON=1
 	@$(CLUSTER) status $(if $(JSON),--json)
 
 data: known image ## Prepare a data set for all runs on this machine. DATASET=tf_flowers DATA_DIR=

@@ -1,18 +1,25 @@
-"""Local clusters: `python3 compose/cluster.py COMMAND`, with Python 3.9 or later, and nothing else.
+"""Clusters, here or on machines: `python3 compose/cluster.py COMMAND`, with Python 3.9 or later.
 
   up                  run a cluster from start to end, and exit with its exit code
+  up --hosts "ana@10.0.0.1 ana@10.0.0.2 gpus=0,1"
+                      the same on several machines, by SSH; Ctrl-C leaves it running
+  attach              show a cluster on several machines again
+  fetch               copy its results here
+  replace HOST BY     give a worker another machine
   stop [WORKER]       stop the cluster at a checkpoint, or one worker, for which the others wait
   resume [WORKER]     resume a run, or start a stopped worker again
   status [--json]     show the status of each worker
+  down, logs, ps      remove the workers, follow their lines, list them
   tensorboard         show all runs in a browser, until Ctrl-C
   report              write a page about a run, or about two
   data prepare NAME   prepare a TensorFlow Datasets set
   data sample NAME... make small samples of sets from the pictures in .build/pictures
 
 Settings are variables (WORKERS=4 TRAINER_EPOCHS=5 ...), or lines of .env: docs/reference/make.md.
+While the project has a cluster on several machines, the commands apply to that cluster.
 
-Exit codes: 0 for success, 78 for a wrong setting, 1 if Docker failed. `up` and `resume` also exit
-with the code of the worker that failed first, and with 129, 130 or 143 after a signal.
+Exit codes: 0 for success, 78 for a wrong setting, 1 if Docker failed. `up`, `attach` and `resume`
+also exit with the code of the worker that failed first, and with 129, 130 or 143 after a signal.
 `tensorboard`, `report` and `data` also exit with the codes of `docker run`.
 """
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from local_cluster.commands import data
+from local_cluster.commands import data, project
 from local_cluster.commands.begin import begin
 from local_cluster.commands.report import report
 from local_cluster.commands.resume import resume
@@ -18,6 +18,9 @@ from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
 from local_cluster.settings import dotenv
 from local_cluster.settings.given import ROOT
 from local_cluster.settings.names import RUNS, check_names
+from machines import commands as on_machines
+from machines import kept
+from machines.commands.up import up as up_on_machines
 
 INTERRUPTED = 130
 
@@ -26,6 +29,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], description: str)
     """Run a command and return the exit code."""
     try:
         given = _parser(description).parse_args(arguments)
+        if hosts := getattr(given, "hosts", ""):
+            environ = {**environ, "HOSTS": hosts}
         merged = dotenv.over(ROOT / ".env", environ, strict=_starts_something(given))
         return run(given, environ, merged)
     except EndError as error:
@@ -39,6 +44,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], description: str)
 def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[str, str]) -> int:
     """Run a command and return the exit code.
 
+    It is about the project's cluster on several machines, if there is one.
+
     Args:
         given: the command and its arguments.
         shell: the variables of the shell.
@@ -47,10 +54,26 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
     Raises:
         EndError: the command failed.
     """
-    commands: Mapping[str, Callable[[], int]] = {
-        "up": lambda: up(environ),
+    known = kept.read(environ) if given.command in on_machines.NAMES else None
+    if known:
+        found = on_machines.of(known, given, shell, environ, _up)
+    else:
+        found = _local(given, shell, environ)
+    return found[given.command]()
+
+
+def _local(
+    given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[str, str]
+) -> Mapping[str, Callable[[], int]]:
+    """Return the commands where the project has no cluster on several machines."""
+    nowhere: Mapping[str, Callable[[], int]] = {
+        name: lambda: kept.refuse_none(environ) for name in on_machines.ONLY
+    }
+    return {
+        **nowhere,
+        "up": lambda: _up(environ),
         "stop": lambda: stop(environ, given.worker),
-        "resume": lambda: resume(environ, shell, given.worker),
+        "resume": lambda: resume(environ, shell, given.worker, _up),
         "status": lambda: status(environ, as_json=given.json),
         "prepare": lambda: data.prepare(environ, given.name),
         "sample": lambda: data.sample(environ, given.names),
@@ -58,15 +81,25 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
         "report": lambda: report(environ),
         "names": lambda: check_names(environ, given.goals, given.given),
         "begin": lambda: begin(environ),
+        "down": lambda: project.down(shell),
+        "logs": lambda: project.logs(shell),
+        "ps": lambda: project.ps(shell),
     }
-    return commands[given.command]()
+
+
+def _up(environ: Mapping[str, str]) -> int:
+    """Start a cluster where HOSTS says, or here."""
+    if environ.get("HOSTS"):
+        return up_on_machines(environ)
+    kept.refuse_other(environ)
+    return up(environ)
 
 
 def _starts_something(given: argparse.Namespace) -> bool:
     """Whether every setting must be valid. Stopping and showing a cluster must always work."""
     if given.command == "names":
         return bool(RUNS.intersection(given.goals))
-    return str(given.command) not in ("stop", "status", "tensorboard", "report")
+    return str(given.command) in ("up", "begin", "resume", "replace", "prepare", "sample")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -82,12 +115,16 @@ def _parser(description: str) -> argparse.ArgumentParser:
         usage="cluster.py COMMAND",
     )
     commands = parser.add_subparsers(dest="command", required=True, help=argparse.SUPPRESS)
-    commands.add_parser("up")
-    commands.add_parser("begin")
-    commands.add_parser("tensorboard")
-    commands.add_parser("report")
-    for name in ("stop", "resume"):
-        commands.add_parser(name).add_argument("worker", nargs="?", default="")
+    commands.add_parser("up").add_argument("--hosts", default="")
+    for name in ("begin", "tensorboard", "report", "down", "logs", "ps", "attach", "fetch"):
+        commands.add_parser(name)
+    commands.add_parser("stop").add_argument("worker", nargs="?", default="")
+    again = commands.add_parser("resume")
+    again.add_argument("worker", nargs="?", default="")
+    again.add_argument("--hosts", default="")
+    change = commands.add_parser("replace")
+    change.add_argument("host")
+    change.add_argument("by")
     commands.add_parser("status").add_argument("--json", action="store_true")
     sets = commands.add_parser("data").add_subparsers(dest="command", required=True)
     sets.add_parser("prepare").add_argument("name")

@@ -158,10 +158,16 @@ class SharedFolder:
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file atomically, in the place of any other file of this name."""
+        with self.written(name) as opened:
+            opened.write(content)
+
+    @contextmanager
+    def written(self, name: str) -> Iterator[BinaryIO]:
+        """Yield a new file, which replaces any other file of this name once it is complete."""
         with self._renamed_to(name) as (new, number):
             file = os.open(new, NEW_FLAGS | FILE_FLAGS, 0o666, dir_fd=number)
             with os.fdopen(file, "wb") as opened:
-                opened.write(content)
+                yield opened
 
     def link(self, name: str, to: str) -> None:
         """Make a link, in the place of any other file of this name."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Callable
 
 from local_cluster import engine
 from local_cluster.commands.stop import chosen
@@ -20,18 +21,26 @@ from local_cluster.settings.given import LATEST, RUN_NAME, project, runs_folder
 from local_cluster.settings.names import MAX_WORKERS
 from local_cluster.settings.remembered import RunRecord
 from local_cluster.shared_folder import SharedFolder
+from machines import host
 
 GLOBAL_BATCH = "TRAINER_GLOBAL_BATCH_SIZE"
+HOSTS = "HOSTS"
 BATCH = "TRAINER_PER_REPLICA_BATCH_SIZE"
 
 
-def resume(environ: Mapping[str, str], shell: Mapping[str, str], worker: str = "") -> int:
+def resume(
+    environ: Mapping[str, str],
+    shell: Mapping[str, str],
+    worker: str = "",
+    start: Callable[[Mapping[str, str]], int] | None = None,
+) -> int:
     """Run a stopped run to its end, or start one worker again; return the exit code.
 
     Args:
         environ: all variables, with those of .env.
         shell: the variables of the shell, which take precedence over the settings of the start.
         worker: the number of the one worker, or "".
+        start: starts the cluster; None: `up`.
 
     Raises:
         EndError: there is no such run, or no such worker.
@@ -45,8 +54,8 @@ def resume(environ: Mapping[str, str], shell: Mapping[str, str], worker: str = "
     record = remembered.record_of(runs, name, environ)
     was = _was(record, name)
     _refuse(record, was, environ)
-    kept = keep_global_batch(record.folder, was, given)
-    return up({**environ, **kept, **given, "RUN_NAME": name})
+    kept = was if HOSTS in was else keep_global_batch(record.folder, was, given)
+    return (start or up)({**environ, **kept, **given, "RUN_NAME": name})
 
 
 def _start_again(cluster: engine.Project, worker: str) -> None:
@@ -99,7 +108,11 @@ def _was(record: RunRecord, name: str) -> dict[str, str]:
 def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
     problems = []
     workers = was.get("WORKERS", "")
-    if not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):
+    if was.get(HOSTS):
+        problems += _other_machines(was[HOSTS], environ)
+    elif environ.get(HOSTS):
+        problems.append(f"{HOSTS}: the run was started on this machine; accepted: none.")
+    elif not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):
         accepted = f"a number from 1 to {MAX_WORKERS}"
         problems.append(f'WORKERS in {record.kept}: received "{workers}"; accepted: {accepted}.')
     if remembered.SECRET in was and not environ.get(remembered.SECRET):
@@ -109,6 +122,21 @@ def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str
         )
     if problems:
         raise EndError(EXIT_CONFIGURATION, *problems)
+
+
+def _other_machines(was: str, environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence where there are more machines now, or fewer, and no batch is given.
+
+    What each worker was given would make another global batch, and another model.
+    """
+    now = environ.get(HOSTS, "")
+    if not now or environ.get(GLOBAL_BATCH) or environ.get(BATCH):
+        return []
+    before, after = len(host.read(was)), len(host.read(now))
+    if before == after:
+        return []
+    accepted = f"{before} machines, as before; or give GLOBAL_BATCH= as well"
+    return [f"{HOSTS}: received {after} machines; accepted: {accepted}."]
 
 
 def keep_global_batch(

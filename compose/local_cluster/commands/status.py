@@ -45,14 +45,23 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
             "`make resume` resumes the newest run."
         )
         raise EndError(EXIT_ERROR, sentence)
-    found = look_at(workers)
+    show(look_at(workers), as_json=as_json)
+    return 0
+
+
+def show(found: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print the status of workers.
+
+    Args:
+        found: as `look_at` returns it; each may have a `machine`, which is named then.
+        as_json: whether it is for programs.
+    """
     if as_json:
         text = json.dumps(found, indent=2) + "\n"
     else:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
         text = table(found, TERMINAL_LINES * columns)
     write(sys.stdout, text.encode(errors="replace"))
-    return 0
 
 
 def look_at(workers: Sequence[WorkerContainer], on: Engine = engine.LOCAL) -> list[dict[str, Any]]:
@@ -205,8 +214,9 @@ def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
     step = worker["step"]
     place = f"{step}, epoch {worker['epoch']}/{worker['epochs']}" if worker["epoch"] else step
     cpu = worker["cpu_percent"]
+    machine = worker.get("machine")
     return (
-        str(worker["worker"]),
+        f"{worker['worker']} {machine}" if machine else str(worker["worker"]),
         state,
         _shown(place),
         _up(worker["up_seconds"]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import Union
+from typing import Callable, Union
 
 from local_cluster import engine
 from local_cluster.run.events import ACTIONS, FORMAT, Event, Failed, parse
@@ -47,11 +47,11 @@ class EventsEnded:
 Happening = Union[Event, SignalReceived, UpEnded, AskedToStart, EventsEnded]
 
 
-def listen_to_signals(queue: SimpleQueue[Happening]) -> None:
-    """Put signals into the queue, except those that this process was started to ignore (nohup)."""
+def listen_to_signals(put: Callable[[SignalReceived], object]) -> None:
+    """Put signals into a queue, except those that this process was started to ignore (nohup)."""
 
     def tell(number: int, _frame: FrameType | None) -> None:
-        queue.put(SignalReceived(SIGNALS[signal.Signals(number)]))
+        put(SignalReceived(SIGNALS[signal.Signals(number)]))
 
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from threading import Thread
-from typing import IO, BinaryIO, Callable
+from typing import IO, BinaryIO, Callable, cast
 
 from local_cluster import engine
 from local_cluster.messages import complain, write
@@ -97,53 +97,76 @@ class Voice:
         return ours[1] != SAID_BY_ALL
 
 
-def follow(  # noqa: PLR0913 -- the source of the lines, and their destinations
-    service: str,
-    container: str,
-    since: str,
-    log: BinaryIO,
-    *,
-    screen: ScreenOptions,
-    on_error_line: Callable[[], None] | None,
-) -> Thread:
-    """Show and save a container's lines from a time on, in a thread that ends after the last line.
+class WorkerLines:
+    """Saves all lines of a worker in its log, and shows those for people on the screen.
 
     Args:
         service: the worker.
+        log: the open file in which all lines are saved; None: they are not saved.
+        screen: the screen's options.
+        is_chief: whether it speaks for all workers.
+        on_error_line: is called after each line of its standard error.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        log: BinaryIO | None,
+        screen: ScreenOptions,
+        *,
+        is_chief: bool,
+        on_error_line: Callable[[], None] | None = None,
+    ) -> None:
+        self._service, self._log, self._on_error_line = service, log, on_error_line
+        self._said, self._complained = (
+            Voice(service, screen, is_chief=is_chief, is_error=is_error)
+            for is_error in (False, True)
+        )
+
+    def take(self, line: bytes, *, is_error: bool) -> None:
+        """Save and show a line of its standard output, or of its standard error."""
+        if self._log:
+            _save(self._service, self._log, line)
+        visible = (self._complained if is_error else self._said).take(line)
+        if visible is not None:
+            write(sys.stdout, visible)
+        if is_error and self._on_error_line:
+            self._on_error_line()
+
+
+def follow(container: str, since: str, lines: WorkerLines) -> Thread:
+    """Show and save a container's lines from a time on, in a thread that ends after the last line.
+
+    Args:
         container: its id.
         since: the time.
-        log: the open file in which all lines are saved.
-        screen: the screen's options.
-        on_error_line: for the chief: called after each line of its standard error.
+        lines: shows and saves them.
     """
     command = ["logs", "--follow", "--since", since, container]
     process = engine.start(command, output=subprocess.PIPE, errors=subprocess.PIPE)
-    said, complained = process.stdout, process.stderr
-    assert said is not None  # noqa: S101 -- both are pipes
-    assert complained is not None  # noqa: S101
-
-    def show(stream: IO[bytes], *, is_error: bool) -> None:
-        is_chief = on_error_line is not None
-        voice = Voice(service, screen, is_chief=is_chief, is_error=is_error)
-        with stream:
-            for line in stream:
-                _save(service, log, line)
-                visible = voice.take(line)
-                if visible is not None:
-                    write(sys.stdout, visible)
-                if is_error and on_error_line:
-                    on_error_line()
-
-    def show_both() -> None:
-        errors = Thread(target=lambda: show(complained, is_error=True))
-        errors.start()
-        show(said, is_error=False)
-        errors.join()
-        process.wait()
-
-    thread = Thread(target=show_both)
+    thread = Thread(target=lambda: take_both(process, lines.take))
     thread.start()
     return thread
+
+
+def take_both(process: subprocess.Popen[bytes], take: Callable[..., None]) -> int:
+    """Give each line of a process's two outputs to `take`; return its exit code when it has ended.
+
+    Args:
+        process: it.
+        take: is called with a line and `is_error`, from two threads.
+    """
+
+    def read(stream: IO[bytes], *, is_error: bool) -> None:
+        with stream:
+            for line in stream:
+                take(line, is_error=is_error)
+
+    errors = Thread(target=lambda: read(cast("IO[bytes]", process.stderr), is_error=True))
+    errors.start()
+    read(cast("IO[bytes]", process.stdout), is_error=False)
+    errors.join()
+    return process.wait()
 
 
 def _save(service: str, log: BinaryIO, line: bytes) -> None:

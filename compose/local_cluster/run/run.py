@@ -16,7 +16,7 @@ from local_cluster.run import happenings
 from local_cluster.run.events import Event, Failed, Started, Stopped, WorkerStates
 from local_cluster.run.folder import LOG
 from local_cluster.run.happenings import AskedToStart, Happening, SignalReceived, UpEnded
-from local_cluster.run.lines import ScreenOptions, follow
+from local_cluster.run.lines import ScreenOptions, WorkerLines, follow
 from local_cluster.run.live import Live
 from local_cluster.settings.settings import Settings
 from local_cluster.shared_folder import refusal
@@ -49,7 +49,7 @@ class LocalRun:
 
     def to_the_end(self) -> int:
         """Start the workers, show their lines, and remove all containers; return the exit code."""
-        happenings.listen_to_signals(self._queue)
+        happenings.listen_to_signals(self._queue.put)
         code = EXIT_ERROR
         with ExitStack() as files:
             self._open_logs(files)
@@ -161,15 +161,15 @@ class LocalRun:
             say(f"{worker.service} is started again")
             self._followers[worker.service].join()
         is_chief = worker.service == self._settings.services[0]
-        self._followers[worker.service] = follow(
+        lines = WorkerLines(
             worker.service,
-            worker.container,
-            worker.since,
             self._logs[worker.service],
-            screen=self._screen,
+            self._screen,
+            is_chief=is_chief,
             # The entrypoint writes these lines: training has not begun, or has ended.
             on_error_line=self._live.forget if is_chief else None,
         )
+        self._followers[worker.service] = follow(worker.container, worker.since, lines)
 
     def _sentence(self, worker: Failed) -> str:
         reason = REASONS.get(worker.code, "its own error")

@@ -22,11 +22,25 @@ OWN = (
     "DATA_DIR",
     "WORKSPACE_DIR",
     "SCRIPT",
+    "HOSTS",
     "RUN_UID",
     "RUN_GID",
     *(f"WORKER_{index}_GPUS" for index in range(MAX_WORKERS)),
 )
 """The variables that determine a cluster, besides those that its containers get."""
+OF_ONE_MACHINE = {
+    "WORKERS": "one entry in HOSTS for each worker",
+    "NETWORK": "none: the workers use their machines' network",
+    "OVERLAYS": "none: Compose runs local clusters only",
+    "DATA_DIR": "data=/a/folder behind each machine in HOSTS",
+    "RUN_UID": "none: the workers run as the user who logs in",
+    "RUN_GID": "none: the workers run as the user who logs in",
+    **{
+        f"WORKER_{index}_GPUS": "gpus=0,1 behind each machine in HOSTS"
+        for index in range(MAX_WORKERS)
+    },
+}
+"""The variables of local clusters only, and what replaces them where HOSTS is set."""
 PLACE = ("COMPOSE_PROJECT_NAME", "RUNS_DIR", "RUN_NAME")
 """The variables that select a cluster, and one of its runs."""
 PORT = "TENSORBOARD_PORT"
@@ -42,17 +56,23 @@ SHORT = {
 GOALS = frozenset(
     {
         *("up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"),
-        *("tensorboard", "report"),
+        *("tensorboard", "report", "up", "attach", "fetch", "replace"),
     }
 )
-"""Make's targets for local clusters."""
-RUNS = frozenset({"up-local", "resume", "data", "data-sample"})
+"""Make's targets for clusters."""
+RUNS = frozenset({"up-local", "up", "resume", "data", "data-sample"})
 """The targets that start a run or a container."""
 OF_TOOLS = re.compile(
     r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
     r"|PYTHON|SHELL|PATH|HOME|TMPDIR|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
 )
 """Variables that make, Docker, pip and the build scripts read."""
+
+
+NO_HOSTS = (
+    'HOSTS: received ""; accepted: machines, as in `make up HOSTS="ana@10.0.0.1 ana@10.0.0.2"`, or '
+    "a file with one on each line. `make up-local` trains on this machine."
+)
 
 
 def passed_on() -> tuple[str, ...]:
@@ -97,7 +117,10 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
     worker = frozenset({"WORKER"})
     place = frozenset({"IMAGE", "DATA_DIR", "RUN_UID", "RUN_GID", "DATASET"})
     return {
-        "up-local": run,
+        "up-local": run - {"HOSTS"},
+        "up": run - {*OF_ONE_MACHINE},
+        "attach": frozenset({"VERBOSE"}),
+        "replace": frozenset({"HOST", "WITH", "VERBOSE"}),
         "resume": worker if one_worker else run | worker,
         "stop": worker,
         "status": frozenset({"JSON"}),
@@ -134,6 +157,8 @@ def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequenc
         EndError: some are unknown; the message has a sentence for each.
     """
     problems = unknown_names(goals, given)
+    if "up" in goals and not environ.get("HOSTS"):
+        problems.append(NO_HOSTS)
     if RUNS.intersection(goals):
         problems += unknown_settings({n: text for n, text in environ.items() if n not in given})
     if problems:

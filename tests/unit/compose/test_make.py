@@ -43,6 +43,8 @@ def make(tmp_path):
         (["stop", "WORKERS=1"], "WORKER"),
         (["data", "DATASETS=mnist"], "DATASET"),
         (["tensorboard", "PROT=7007"], "PORT"),
+        (["up", "HOST=ana@10.0.0.1"], "HOSTS"),
+        (["replace", "HOSTS=ana@10.0.0.1"], "HOST"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest(make, arguments, meant):
@@ -91,11 +93,21 @@ def test_what_other_targets_take_does_not_reach_the_check(make):
 
 
 @pytest.mark.parametrize("command", ["down", "ps", "logs"])
-def test_the_project_is_whichever_the_shell_says(make, command):
-    for given in ([], ["COMPOSE_PROJECT_NAME=other"]):
-        done = make("--dry-run", command, *given)
-        assert "docker compose" in done.stdout
-        assert "--project-name" not in done.stdout
+def test_compose_itself_does_what_needs_nothing_else(make, tmp_path, command):
+    (tmp_path / "docker").write_text('#!/bin/sh\necho "$COMPOSE_PROJECT_NAME: $@"\n')
+    done = make(command, "COMPOSE_PROJECT_NAME=other")
+    assert f"other: compose --profile * {command}" in done.stdout, done.stderr
+
+
+def test_up_needs_hosts(make):
+    done = make("up")
+    assert (done.returncode, "make up-local" in done.stderr) == (2, True)
+    assert "docker was called" not in done.stdout
+
+
+def test_up_local_is_here_whatever_hosts_the_shell_has(make):
+    done = make("--dry-run", "up-local", HOSTS="ana@10.0.0.1")
+    assert any(line.startswith("HOSTS= ") for line in done.stdout.splitlines()), done.stdout
 
 
 @pytest.mark.parametrize(("given", "asked"), [([], "status"), (["JSON=1"], "status --json")])

@@ -93,3 +93,23 @@ def test_the_newest_run_is_one_of_the_folder_of_runs(go_on, tmp_path, target):
     (tmp_path / "runs/latest").symlink_to(target)
     with pytest.raises(EndError, match="RUN_NAME"):
         go_on()
+
+
+def test_a_run_on_machines_goes_on_with_them(go_on, tmp_path):
+    kept(tmp_path, {"HOSTS": "ana@m1\nana@m2 gpus=0", "TRAINER_SEED": "7"})
+    found = go_on()
+    assert (found["HOSTS"], found["TRAINER_SEED"]) == ("ana@m1\nana@m2 gpus=0", "7")
+    assert go_on(HOSTS="ana@m1 ana@m3")["HOSTS"] == "ana@m1 ana@m3"
+
+
+def test_another_number_of_machines_needs_a_global_batch(go_on, tmp_path):
+    kept(tmp_path, {"HOSTS": "ana@m1\nana@m2"})
+    with pytest.raises(EndError, match="GLOBAL_BATCH"):
+        go_on(HOSTS="ana@m1")
+    assert go_on(HOSTS="ana@m1", TRAINER_GLOBAL_BATCH_SIZE="64")["HOSTS"] == "ana@m1"
+
+
+def test_a_run_of_this_machine_does_not_move_to_others(go_on, tmp_path):
+    kept(tmp_path, {"WORKERS": "2"})
+    with pytest.raises(EndError, match="HOSTS"):
+        go_on(HOSTS="ana@m1 ana@m2")

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from local_cluster.run.happenings import SignalReceived, listen_to_signals
 
 queue = SimpleQueue()
-listen_to_signals(queue)
+listen_to_signals(queue.put)
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
     os.kill(os.getpid(), number)
 while not queue.empty():

@@ -1,0 +1,43 @@
+"""Checks all machines before anything is started, and lists all problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
+from machines import connections, facts
+from machines.facts import Facts
+from machines.image import Image
+from machines.machine import Machine, at_once
+
+
+def check(machines: Sequence[Machine], image: Image, project: str) -> list[Facts]:
+    """Ask all machines at once, and return what they told.
+
+    The connections are tried between those that have the image; the others get it first.
+
+    Raises:
+        EndError: with all that is wrong, one sentence each.
+    """
+    say(f"checking {len(machines)} machine(s)")
+    told = at_once(lambda one: facts.ask(one, image, project), machines)
+    found = facts.problems(told, image)
+    able = [one for one in told if one.has(image) and not _has_problem(one, found)]
+    found += connections.problems(image.name, able)
+    refuse(found)
+    return told
+
+
+def _has_problem(facts_of_one: Facts, found: Sequence[str]) -> bool:
+    return any(sentence.startswith(f"{facts_of_one.machine.name}: ") for sentence in found)
+
+
+def refuse(found: Sequence[str]) -> None:
+    """Refuse the machines if anything was found.
+
+    Raises:
+        EndError: with each sentence.
+    """
+    if found:
+        what = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+        raise EndError(EXIT_CONFIGURATION, f"{what}; nothing was started:", *found)

@@ -1,0 +1,118 @@
+"""Packs the user's folder, computes its digest, and copies it to the machines."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from machines.facts import Facts
+from machines.machine import last_line
+
+LEFT_OUT = (".git", "__pycache__", ".venv")
+DIGITS = 16
+IN_FOLDER = "code"
+"""Below a machine's folder: one folder for each digest."""
+
+
+@dataclass(frozen=True)
+class CodeFolder:
+    """A folder as it is now.
+
+    Attributes:
+        archive: a file with all of it, as tar; it is there as long as it is open.
+        digest: of the names, the contents and which files can be run.
+        files: how many.
+    """
+
+    archive: IO[bytes]
+    digest: str
+    files: int
+
+
+def pack(folder: str, without: Path) -> CodeFolder:
+    """Pack a folder, without LEFT_OUT and without one folder that may be in it (the runs).
+
+    Raises:
+        EndError: it cannot be read, or has something that is neither a file, a folder nor a link.
+    """
+    archive = tempfile.NamedTemporaryFile()  # noqa: SIM115 -- it is removed with its last user
+    digest, count = hashlib.sha256(), 0
+    try:
+        file = cast("IO[bytes]", archive)
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            for path in _paths(Path(folder), without):
+                count += 1
+                _add(tar, path, str(path.relative_to(folder)), digest)
+    except OSError as error:
+        message = f'WORKSPACE_DIR: received "{folder}"; accepted: a readable folder ({error}).'
+        raise EndError(EXIT_CONFIGURATION, message) from error
+    archive.flush()
+    return CodeFolder(cast("IO[bytes]", archive), digest.hexdigest()[:DIGITS], count)
+
+
+def _paths(folder: Path, without: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = sorted(one for one in folders if one not in LEFT_OUT and here / one != without)
+        yield from (here / one for one in folders if (here / one).is_symlink())
+        yield from (here / one for one in sorted(files))
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str, digest: hashlib._Hash) -> None:
+    info = tar.gettarinfo(path, name)
+    if not (info.isreg() or info.issym() or info.islnk()):
+        raise OSError(f"{path} is neither a file nor a link")
+    info.mode = 0o755 if info.mode & 0o100 else 0o644
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    digest.update(f"{name}\0{info.type!r}\0{info.mode}\0{info.linkname}\0".encode(errors="replace"))
+    if info.issym():
+        tar.addfile(info)
+        return
+    content = path.read_bytes()
+    info.type, info.linkname, info.size = tarfile.REGTYPE, "", len(content)
+    digest.update(f"{len(content)}\0".encode() + content)
+    with tempfile.SpooledTemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        tar.addfile(info, file)
+
+
+def place_of(facts: Facts, digest: str) -> str:
+    """Return where code with a digest is on a machine."""
+    return f"{facts.folder}/{IN_FOLDER}/{digest}"
+
+
+def send(code: CodeFolder, facts: Facts) -> str:
+    """Copy the folder to a machine, unless it is there; return what went wrong.
+
+    It has its final name only when all of it is there.
+    """
+    place = place_of(facts, code.digest)
+    final, new = shlex.quote(place), shlex.quote(f"{place}.new")
+    command = (
+        f"[ -d {final} ] && exec cat >/dev/null; set -e; rm -rf {new}; mkdir -p {new}; "
+        f"tar -x -f - -C {new}; mv {new} {final}"
+    )
+    with Path(code.archive.name).open("rb") as source:  # each machine reads from the start
+        process = facts.machine.start(command, source=source.fileno())
+        _, err = process.communicate()
+    if process.returncode:
+        said = last_line(err.decode(errors="replace"))
+        return f"{facts.machine.name}: the code could not be copied: {said}"
+    return ""
+
+
+def make_folders(facts: Facts, run: str) -> str:
+    """Make the folders of a run on a machine, for its user; return what went wrong."""
+    made = [f"{facts.folder}/runs/{run}/{facts.machine.service}", facts.data]
+    ended = facts.machine.ask(f"mkdir -p {' '.join(map(shlex.quote, made))}")
+    return f"{facts.machine.name}: {last_line(ended.stderr)}" if ended.returncode else ""

@@ -1,0 +1,81 @@
+"""One command for a cluster on several machines a file; `of` returns them all."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Callable
+
+from local_cluster.commands import report as report_here
+from local_cluster.commands import resume as resume_here
+from local_cluster.commands import tensorboard as tensorboard_here
+from local_cluster.settings.given import DEFAULT_IMAGE
+from local_cluster.settings.remembered import parse, record_of
+from machines.commands import attach, curves, down, fetch, replace, status, stop
+from machines.kept import Kept
+
+ONLY = ("attach", "fetch", "replace")
+"""Those that a local cluster does not have."""
+NAMES = (*ONLY, "stop", "resume", "status", "down", "logs", "ps", "tensorboard", "report")
+"""Those that are about machines, where the project has a cluster on some."""
+Start = Callable[[Mapping[str, str]], int]
+
+
+def of(
+    kept: Kept,
+    given: argparse.Namespace,
+    shell: Mapping[str, str],
+    environ: Mapping[str, str],
+    up: Start,
+) -> Mapping[str, Callable[[], int]]:
+    """Return the commands of a cluster, by their names.
+
+    Args:
+        kept: the cluster.
+        given: the command and its arguments.
+        shell: the variables that are really set.
+        environ: those and what .env adds.
+        up: starts a cluster.
+    """
+    run = {"RUNS_DIR": kept.runs, "RUN_NAME": kept.run}
+
+    def resume() -> int:
+        if given.worker:
+            return stop.start_again(kept, given.worker)
+        return resume_here.resume({**run, **_set(environ)}, shell, "", up)
+
+    def with_another() -> int:
+        image = parse(record_of(kept.folder.root, kept.run, environ).text()).get("IMAGE", "")
+        pair = given.host, given.by
+        return replace.replace(kept, pair, image or DEFAULT_IMAGE, environ, again)
+
+    def again(hosts: str) -> int:
+        changed = {**run, "HOSTS": hosts}
+        return resume_here.resume({**environ, **changed}, {**shell, **changed}, "", up)
+
+    def report() -> int:
+        curves.fetch_records(kept, environ)
+        report_here.report({**run, **_set(environ)})
+
+    def tensorboard() -> int:
+        curves.fetch_records(kept, environ)
+        curves.keep_fetching(kept, environ)
+        tensorboard_here.tensorboard({**run, **_set(environ)})
+
+    return {
+        "attach": lambda: attach.attach(kept, environ),
+        "logs": lambda: attach.logs(kept, environ),
+        "fetch": lambda: fetch.fetch(kept, environ),
+        "stop": lambda: stop.stop(kept, given.worker),
+        "resume": resume,
+        "replace": with_another,
+        "status": lambda: status.status(kept, as_json=given.json),
+        "ps": lambda: status.status(kept, as_json=False),
+        "down": lambda: down.down(kept, environ),
+        "report": report,
+        "tensorboard": tensorboard,
+    }
+
+
+def _set(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in environ.items() if text}

@@ -1,0 +1,37 @@
+"""`report` and `tensorboard`: what the workers have recorded comes here first."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from local_cluster.messages import complain
+from machines import results
+from machines.commands.fetch import fetch, hand_over
+from machines.kept import Kept
+from machines.machine import at_once
+
+LARGE = ("checkpoints", "model.keras", "saved_model", "*.keras", "*.npz")
+"""What neither a report nor a curve needs."""
+EVERY_SECONDS = 20.0
+
+
+def fetch_records(kept: Kept, environ: Mapping[str, str]) -> None:
+    """Copy the records of all workers here; where a machine is away, those from before stay."""
+    if fetch(kept, environ, *LARGE):
+        complain("some records could not be fetched; what was fetched before is shown")
+
+
+def keep_fetching(kept: Kept, environ: Mapping[str, str]) -> None:
+    """Copy the records again and again, in a process that ends when this one does."""
+    parent = os.getpid()
+    if os.fork():
+        return
+    with suppress(BaseException):
+        while os.getppid() == parent:
+            time.sleep(EVERY_SECONDS)
+            at_once(lambda pair: results.fetch(pair[0], pair[1], kept, LARGE), kept.places)
+            hand_over(kept, environ)
+    os._exit(0)

@@ -1,0 +1,40 @@
+"""`fetch`: the results of all workers, from their machines into the run's folder here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from local_cluster.messages import EXIT_ERROR, complain, say
+from local_cluster.settings.given import GivenVariables
+from local_cluster.shared_folder import SharedFolder
+from machines import results
+from machines.kept import Kept
+from machines.machine import at_once
+
+
+def fetch(kept: Kept, environ: Mapping[str, str], *without: str) -> int:
+    """Copy what the workers have written; return 1 if some of it could not be copied.
+
+    Args:
+        kept: the cluster.
+        environ: all variables; under sudo they say whose the results are.
+        without: names of files and folders that are left out.
+    """
+    kept.folder.make()
+    found = at_once(lambda pair: results.fetch(pair[0], pair[1], kept, without), kept.places)
+    hand_over(kept, environ)
+    problems = [problem for problem in found if problem]
+    for problem in problems:
+        complain(problem)
+    if not problems:
+        say(f"fetched the results of {len(found)} worker(s) to {kept.folder.path}")
+    return EXIT_ERROR if problems else 0
+
+
+def hand_over(kept: Kept, environ: Mapping[str, str]) -> None:
+    """Give what root has fetched to the person at the keyboard."""
+    if os.getuid() == 0:
+        user = GivenVariables(environ).user()
+        runs = SharedFolder(kept.folder.root)
+        runs.hand_over(kept.run, int(user.uid), int(user.gid))

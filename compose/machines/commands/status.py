@@ -1,0 +1,36 @@
+"""`status`: the status of each worker on its machine, as a table or as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from local_cluster import engine
+from local_cluster.commands.status import described, look_at, show
+from machines.kept import Kept
+from machines.machine import Machine, at_once, last_line
+
+GONE, UNREACHABLE = "gone", "unreachable"
+
+
+def status(kept: Kept, *, as_json: bool) -> int:
+    """Print the status of all workers; return the exit code."""
+    show(at_once(lambda one: of_one(one, kept.project), kept.machines), as_json=as_json)
+    return 0
+
+
+def of_one(machine: Machine, project: str) -> dict[str, Any]:
+    """Return the status of a machine's worker, also where the machine does not answer."""
+    answered = machine.docker("version", seconds=30)
+    if answered.returncode:
+        return _unknown(machine, UNREACHABLE, last_line(answered.stderr))
+    workers = engine.Project(project, machine.engine).workers()
+    own = [one for one in workers if one.service == machine.service]
+    if not own:
+        return _unknown(machine, GONE, "its container was removed")
+    return {**look_at(own, machine.engine)[0], "machine": machine.name}
+
+
+def _unknown(machine: Machine, state: str, why: str) -> dict[str, Any]:
+    container = engine.WorkerContainer(machine.service, state, 0, "", "", "-")
+    nothing = {**described(container, {}), "up_seconds": None, "memory": None, "cpu_percent": None}
+    return {**nothing, "machine": machine.name, "trouble": f"{machine.name}: {why}"}

@@ -1,0 +1,60 @@
+"""`stop`: all workers, or one of them, save a checkpoint and end; `resume WORKER=` undoes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
+from machines import workers
+from machines.kept import Kept
+from machines.machine import Machine, at_once
+
+
+def stop(kept: Kept, worker: str = "") -> int:
+    """Ask the workers, or one of them by its number, to stop, and wait until they have ended.
+
+    Raises:
+        EndError: there is no such worker.
+    """
+    chosen = [chosen_of(kept, worker)] if worker else kept.machines
+    say(f"asking {', '.join(one.service for one in chosen)} to stop")
+    problems = stop_all(kept, chosen)
+    for problem in problems:
+        complain(problem)
+    how = f"make resume WORKER={worker}" if worker else "make resume"
+    if not problems:
+        ended = f"worker-{worker} has ended" if worker else "all have ended"
+        say(f"{ended}; `{how}` {'starts it again' if worker else 'resumes the run'}")
+    return EXIT_ERROR if problems else 0
+
+
+def stop_all(kept: Kept, machines: Sequence[Machine]) -> list[str]:
+    """Stop the workers of machines at the same time; return a sentence for each that fails."""
+    found = at_once(lambda one: workers.stop(one, kept.project), machines)
+    return [problem for problem in found if problem]
+
+
+def start_again(kept: Kept, worker: str) -> int:
+    """Start one worker that has ended.
+
+    Raises:
+        EndError: there is no such worker, or it does not start.
+    """
+    machine = chosen_of(kept, worker)
+    if problem := workers.start_again(machine, kept.project):
+        raise EndError(EXIT_ERROR, problem)
+    say(f"{machine.service} on {machine.name} is started again")
+    return 0
+
+
+def chosen_of(kept: Kept, worker: str) -> Machine:
+    """Return the machine of a worker's number.
+
+    Raises:
+        EndError: there is none.
+    """
+    for one in kept.machines:
+        if worker == str(one.index):
+            return one
+    accepted = f"the number of a worker: 0 to {len(kept.hosts) - 1}"
+    raise EndError(EXIT_CONFIGURATION, f'WORKER: received "{worker}"; accepted: {accepted}.')

@@ -1,0 +1,198 @@
+"""Asks a machine for its facts with one command, and lists what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from local_cluster.engine import PROJECT
+from machines.image import Image
+from machines.machine import SSH_FAILED, Machine, last_line
+
+FIRST_DOCKER = (20, 10)
+FIRST_DRIVER = (525, 60)
+"""The first that CUDA 12 runs on (entrypoint/checks/nvidia_driver.py)."""
+MOST_CLOCK_SECONDS = 5.0
+FREE_FOR_RUNS = 1 << 30
+TIMES_IMAGE = 2
+"""An image is unpacked beside what arrives of it."""
+PROBE = """
+echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
+echo "cores=$(nproc 2>/dev/null)"
+d={folder}; [ -n "$d" ] || d="$HOME/cluster-trainer"; echo "dir=$d"
+[ -z {data} ] || [ -d {data} ] || echo "no_data=1"
+while [ ! -e "$d" ]; do d=$(dirname "$d"); done
+[ -w "$d" ] || echo "not_writable=$d"
+echo "free=$(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
+if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); then
+    echo "docker=$docker_version"
+    root=$(docker info --format '{{{{.DockerRootDir}}}}')
+    echo "docker_free=$(df -Pk "$root" 2>/dev/null | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
+    echo "runtimes=$(docker info --format '{{{{json .Runtimes}}}}')"
+    docker image inspect --format 'image={image_form}' {image} 2>/dev/null || true
+    docker ps --filter label={project} --format 'there={{{{.Names}}}}'
+    docker ps --filter label={project} --filter status=restarting --format 'there={{{{.Names}}}}'
+else
+    echo "docker_error=$docker_version" | tr '\\n' ' '; echo
+fi
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+    sed -n 's/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) [0-9A-F:]* 0A .*/listens=\\1/p'
+nvidia-smi --query-gpu=index,driver_version --format=csv,noheader 2>/dev/null | sed 's/^/gpu=/'
+echo "end=1"
+"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The answer of a machine, or the reason why there is none.
+
+    Attributes:
+        machine: the machine.
+        told: the lines of its answer, by their names.
+        error: why there are none; "" if there are.
+        clock: by how many seconds its clock is ahead of this machine's.
+    """
+
+    machine: Machine
+    told: dict[str, list[str]]
+    error: str = ""
+    clock: float = 0.0
+
+    def one(self, name: str) -> str:
+        """Return the first line of a name, "" without one."""
+        return (self.told.get(name) or [""])[0]
+
+    @property
+    def folder(self) -> str:
+        """Where runs and code are there."""
+        return self.one("dir")
+
+    @property
+    def data(self) -> str:
+        """What is mounted at /data."""
+        return self.machine.host.data or f"{self.folder}/data"
+
+    def has(self, image: Image) -> bool:
+        """Tell whether the same image is there."""
+        return self.one("image") == image.fingerprint
+
+
+def ask(machine: Machine, image: Image, project: str) -> Facts:
+    """Ask a machine; one that cannot be reached is no error here."""
+    host = machine.host
+    script = PROBE.format(
+        folder=shlex.quote(host.dir),
+        data=shlex.quote(host.data),
+        image=shlex.quote(image.name),
+        image_form=image.FORM,
+        project=shlex.quote(f"{PROJECT}={project}"),
+    )
+    begin = time.time()
+    ended = machine.ask(f"sh -c {shlex.quote(script)}")
+    if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
+        return Facts(machine, {}, last_line(ended.stderr))
+    told: dict[str, list[str]] = {}
+    for line in ended.stdout.splitlines():
+        name, _, value = line.partition("=")
+        told.setdefault(name, []).append(value)
+    ahead = int(told["time"][0]) + 0.5 - (begin + time.time()) / 2
+    slack = (time.time() - begin) / 2 + 0.5
+    return Facts(machine, told, clock=max(0.0, abs(ahead) - slack) * (1 if ahead > 0 else -1))
+
+
+def address_of(machine: Machine) -> str:
+    """Return the address by which the others reach a machine: what SSH connects to."""
+    if machine.host.address:
+        return machine.host.address
+    ended = subprocess.run(
+        ["ssh", "-G", *machine.host.ssh], capture_output=True, text=True, check=False
+    )
+    match = re.search("^hostname (.+)$", ended.stdout, re.MULTILINE)
+    name = match[1] if match else machine.host.ssh[-1].rpartition("@")[2]
+    return f"[{name}]" if ":" in name else name
+
+
+def problems(all_facts: Sequence[Facts], image: Image) -> list[str]:
+    """Return a sentence for each thing that is wrong with any of the machines."""
+    found = [f"{one.machine.name}: {problem}" for one in all_facts for problem in _of(one, image)]
+    reached = [one for one in all_facts if not one.error]
+    middle = sorted(one.clock for one in reached)[len(reached) // 2] if reached else 0.0
+    if len(all_facts) > 1:
+        found += [sentence for one in reached for sentence in _of_address(one)]
+    for one in reached:
+        away = abs(one.clock - middle)
+        if away > MOST_CLOCK_SECONDS:
+            accepted = f"at most {MOST_CLOCK_SECONDS:g} s. Switch on time synchronisation (NTP)"
+            clock = f"its clock differs by {away:.0f} s from the others'; accepted: {accepted}."
+            found.append(f"{one.machine.name}: {clock}")
+    return found
+
+
+def _of(facts: Facts, image: Image) -> Iterator[str]:
+    if facts.error:
+        by_hand = f"ssh {' '.join(facts.machine.host.ssh)}"
+        yield (
+            f"SSH cannot log in: {facts.error.rstrip('.')}. Try `{by_hand}`: it has to work "
+            "without a password, and with a host key that you have accepted."
+        )
+        return
+    if not facts.one("docker"):
+        yield f"Docker does not answer there: {last_line(facts.one('docker_error'))}"
+        return
+    yield from _of_docker(facts, image)
+    if facts.one("no_data"):
+        yield f"there is no folder {facts.machine.host.data} (data=)"
+    if place := facts.one("not_writable"):
+        yield f"{place} cannot be written (dir={facts.folder})"
+    if 1024 * int(facts.one("free") or 0) < FREE_FOR_RUNS:
+        yield f"less than 1 GB is free in {facts.folder}"
+    if int(facts.machine.host.port) in {int(one, 16) for one in facts.told.get("listens", [])}:
+        yield f"another program listens on port {facts.machine.host.port}; give another with port="
+    if there := sorted(set(facts.told.get("there", []))):
+        by_hand = f"docker --host {facts.machine.engine.host} rm --force {' '.join(there)}"
+        yield f"workers of this project run there: {', '.join(there)}. `{by_hand}` removes them"
+
+
+def _of_address(facts: Facts) -> Iterator[str]:
+    address = address_of(facts.machine).strip("[]")
+    if address in ("localhost", "::1") or address.startswith("127."):
+        yield (
+            f"{facts.machine.name}: the other machines cannot reach it as {address}; give one that "
+            "they reach with address="
+        )
+
+
+def _of_docker(facts: Facts, image: Image) -> Iterator[str]:
+    version = facts.one("docker")
+    if _numbers(version) < FIRST_DOCKER:
+        yield f"Docker {version} is there; accepted: 20.10 or later"
+    if facts.one("machine") not in image.machines:
+        yield f"its processor is {facts.one('machine')}; the image is for {image.architecture}"
+    free = 1024 * int(facts.one("docker_free") or 0)
+    if not facts.has(image) and facts.one("docker_free") and free < TIMES_IMAGE * image.size:
+        needed = TIMES_IMAGE * image.size / 1e9
+        yield f"Docker has {free / 1e9:.1f} GB free; the image needs {needed:.1f}"
+    if image.for_gpus or facts.machine.host.gpus:
+        yield from _of_gpus(facts)
+
+
+def _of_gpus(facts: Facts) -> Iterator[str]:
+    if '"nvidia"' not in facts.one("runtimes"):
+        yield "Docker has no NVIDIA runtime: install NVIDIA's container toolkit"
+    gpus = [line.split(", ") for line in facts.told.get("gpu", [])]
+    if not gpus:
+        yield "nvidia-smi shows no GPU: install NVIDIA's driver"
+        return
+    wanted = {one for one in facts.machine.host.gpus.split(",") if one not in ("", "all")}
+    if missing := wanted - {one[0] for one in gpus}:
+        yield f"it has no GPU {', '.join(sorted(missing))}; it has {len(gpus)}"
+    if _numbers(gpus[0][-1]) < FIRST_DRIVER:
+        yield f"its NVIDIA driver is {gpus[0][-1]}; accepted: 525.60 or later"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in re.findall("[0-9]+", version)[:2])

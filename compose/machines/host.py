@@ -1,0 +1,154 @@
+"""Reads HOSTS: the machines of a cluster, on one line or in a file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
+
+PORT = 2222
+MOST_PORT = 65535
+TARGET = re.compile(
+    r"(?P<user>[A-Za-z_][A-Za-z0-9_.-]*@)?"
+    r"(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]{1,5})?"
+)
+ADDRESS = r"[A-Za-z0-9][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\]"
+FORMS = {
+    "gpus": (r"[0-9]+(,[0-9]+)*|all", "gpus=0,1 or gpus=all"),
+    "data": (r"/[^:]*", "data=/a/folder, a path without a colon"),
+    "dir": (r"/[^:]*", "dir=/a/folder, a path without a colon"),
+    "address": (ADDRESS, "address=10.1.1.1, a name or an address"),
+    "port": (r"[1-9][0-9]{0,4}", f"port=2222, a number from 1 to {MOST_PORT}"),
+}
+A_HOST = "user@host or user@host:sshport, with options after it: " + ", ".join(
+    f"{name}=" for name in FORMS
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine, as it was named.
+
+    Attributes:
+        target: "user@host" or "user@host:sshport".
+        gpus: those it trains on, "0,1" or "all"; "": all, if the image is for GPUs.
+        data: the folder there that is mounted at /data; "": one in `dir`.
+        dir: the folder there for runs and code; "": cluster-trainer in the user's home.
+        address: by which the other machines reach it; "": what SSH connects to.
+        port: on which its worker is reached.
+    """
+
+    target: str
+    gpus: str = ""
+    data: str = ""
+    dir: str = ""
+    address: str = ""
+    port: str = str(PORT)
+
+    @property
+    def ssh(self) -> tuple[str, ...]:
+        """What `ssh` is given."""
+        match = TARGET.fullmatch(self.target)
+        assert match  # noqa: S101 -- of one that was parsed
+        name = (match["user"] or "") + match["name"].strip("[]")
+        return (*(("-p", match["port"][1:]) if match["port"] else ()), name)
+
+    @property
+    def text(self) -> str:
+        """The entry, as it can be parsed again."""
+        options = [one.name for one in fields(self)[1:] if getattr(self, one.name) != one.default]
+        given = [f"{name}={shlex.quote(getattr(self, name))}" for name in options]
+        return " ".join([self.target, *given])
+
+
+def read(text: str) -> list[Host]:
+    """Return the hosts of HOSTS: entries, or the path of a file with one on each line.
+
+    Raises:
+        EndError: with every problem, one sentence each.
+    """
+    lines = [text]
+    where = text.strip()
+    if len(where.split()) == 1 and (
+        Path(where).is_file() or "/" in where or where.endswith(".txt")
+    ):
+        try:
+            lines = Path(where).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            accepted = f"a readable file of hosts, or {A_HOST}"
+            message = f'HOSTS: received "{where}" ({error}); accepted: {accepted}.'
+            raise EndError(EXIT_CONFIGURATION, message) from error
+    return parse(lines)
+
+
+def parse(lines: Iterable[str]) -> list[Host]:
+    """Return the hosts of lines, each of which holds entries; # begins a comment.
+
+    Raises:
+        EndError: with every problem, one sentence each.
+    """
+    problems: list[str] = []
+    entries: list[list[str]] = []
+    for line in lines:
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            problems.append(f'HOSTS: received "{line.strip()}" ({error}); accepted: {A_HOST}.')
+            continue
+        of_line: list[list[str]] = []
+        for word in words:
+            if "=" not in word:
+                of_line.append([word])
+            elif of_line:
+                of_line[-1].append(word)
+            else:
+                problems.append(f'HOSTS: received "{word}" without a host before it.')
+        entries += of_line
+    hosts = [_host(entry, problems) for entry in entries]
+    if not hosts and not problems:
+        problems.append(f"HOSTS: received no host; accepted: {A_HOST}.")
+    problems += _double(hosts)
+    if problems:
+        raise EndError(EXIT_CONFIGURATION, *problems)
+    return hosts
+
+
+def _host(entry: Sequence[str], problems: list[str]) -> Host:
+    target, *options = entry
+    match = TARGET.fullmatch(target)
+    if not match or not 0 < int((match["port"] or ":22")[1:]) <= MOST_PORT:
+        problems.append(f'HOSTS: received "{target}"; accepted: {A_HOST}.')
+    given: dict[str, str] = {}
+    for option in options:
+        name, _, value = option.partition("=")
+        pattern, accepted = FORMS.get(name, ("(?!)", ", ".join(f"{one}=" for one in FORMS)))
+        valid = re.fullmatch(pattern, value) and (name != "port" or int(value) <= MOST_PORT)
+        if not valid:
+            problems.append(f'HOSTS: {target}: received "{option}"; accepted: {accepted}.')
+        elif name in given:
+            problems.append(f"HOSTS: {target}: received {name}= twice; accepted: once.")
+        else:
+            given[name] = value
+    return Host(target, **given)
+
+
+def _double(hosts: Sequence[Host]) -> list[str]:
+    """Return a sentence for each host that would have another one's port, or its GPUs."""
+    found = []
+    for number, host in enumerate(hosts):
+        for other in hosts[:number]:
+            same = other.target == host.target
+            if other.port == host.port and (
+                same or (host.address and host.address == other.address)
+            ):
+                found.append(
+                    f"HOSTS: {host.target} is there twice with port={host.port}; accepted: another "
+                    "port= for each worker of a machine."
+                )
+            elif same and set(host.gpus.split(",")) & set(other.gpus.split(",")) - {""}:
+                found.append(f"HOSTS: {host.target}: two workers would share gpus={host.gpus}.")
+    return found

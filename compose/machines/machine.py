@@ -1,0 +1,114 @@
+"""One machine: commands over SSH, and its Docker engine by an ssh:// address."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Callable, TypeVar
+
+from local_cluster.engine import NO_ANSWER, Engine
+from local_cluster.messages import EXIT_ERROR, EndError
+from machines.host import Host
+
+T = TypeVar("T")
+R = TypeVar("R")
+OPTIONS = (
+    *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+)
+"""Nobody is asked for a password, and a machine that is gone is noticed after 15 s. Host keys are
+checked as the user's SSH configuration says."""
+NO_SSH = "there is no ssh command here; install OpenSSH's client."
+SSH_FAILED = 255
+WITH_THE_CONNECTION = "exec 3<&0; (cat; kill -TERM 0) <&3 >/dev/null 2>&1 & {command}"
+"""Ends a command that runs for long when the connection is lost, or its end here is closed."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine, and which worker of the cluster it has.
+
+    Attributes:
+        host: as it was named.
+        index: the worker's.
+    """
+
+    host: Host
+    index: int
+
+    @property
+    def service(self) -> str:
+        """The worker's name."""
+        return f"worker-{self.index}"
+
+    @property
+    def name(self) -> str:
+        """What people are told of it."""
+        return self.host.target
+
+    @property
+    def engine(self) -> Engine:
+        """Its Docker engine."""
+        return Engine(f"ssh://{self.host.target}")
+
+    def start(
+        self, command: str, *, source: int | None = None, output: int | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start a command of its shell, in a session where Ctrl-C does not reach it.
+
+        Raises:
+            EndError: there is no ssh command.
+        """
+        try:
+            return subprocess.Popen(
+                ["ssh", *OPTIONS, *self.host.ssh, command],
+                stdin=subprocess.DEVNULL if source is None else source,
+                stdout=output,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise EndError(EXIT_ERROR, NO_SSH) from None
+
+    def follow(self, command: str) -> subprocess.Popen[bytes]:
+        """Start a command that runs for long; it ends when its standard input here is closed."""
+        script = WITH_THE_CONNECTION.format(command=command)
+        pipe = subprocess.PIPE
+        return self.start(f"exec sh -c {shlex.quote(script)}", source=pipe, output=pipe)
+
+    def ask(self, command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a command of its shell, and return how it ended and what it printed."""
+        process = self.start(command, output=subprocess.PIPE)
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            late = f"no answer within {seconds:g} s"
+            return subprocess.CompletedProcess(command, NO_ANSWER, "", late)
+        texts = out.decode(errors="replace"), err.decode(errors="replace")
+        return subprocess.CompletedProcess(command, process.returncode, *texts)
+
+    def docker(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a docker command there, and return how it ended and what it printed."""
+        return self.ask(f"docker {' '.join(map(shlex.quote, arguments))}", seconds)
+
+
+def of(hosts: Sequence[Host]) -> list[Machine]:
+    """Return the machines of hosts, with their workers' numbers."""
+    return [Machine(host, index) for index, host in enumerate(hosts)]
+
+
+def at_once(what: Callable[[T], R], those: Sequence[T]) -> list[R]:
+    """Return what a function returns for each, called for all at the same time."""
+    with ThreadPoolExecutor(max_workers=max(1, len(those))) as pool:
+        return list(pool.map(what, those))
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not empty: what a failed command says."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

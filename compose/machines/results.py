@@ -1,0 +1,84 @@
+"""Copies the results of a run from the machines into the run's folder here."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import IO, cast
+
+from local_cluster.messages import complain
+from local_cluster.run.folder import LOG
+from local_cluster.shared_folder import SharedFolder
+from machines.kept import Kept
+from machines.machine import Machine, last_line
+from machines.workers import container_of
+
+WARNED = 1
+"""The exit code of `tar` where a file changed while it was read."""
+PIECE = 1 << 20
+
+
+def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ()) -> str:
+    """Copy a worker's folder home; return what went wrong.
+
+    Args:
+        machine: where it is.
+        there: the folder of the run on the machine.
+        kept: the cluster: the run's folder here, and the container whose lines are saved, too.
+        without: names of files and folders that are left out.
+    """
+    left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in without)
+    command = f"tar -c -f - -C {shlex.quote(there)} {left_out} {machine.service}"
+    process = machine.start(command, output=subprocess.PIPE)
+    not_saved = 0
+    try:
+        with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
+            for member in tar:
+                not_saved += not _save(tar, member, machine.service, kept.folder)
+    except (tarfile.TarError, OSError) as error:
+        process.kill()
+        said = last_line(process.communicate()[1].decode(errors="replace"))
+        return f"{machine.name}: the results could not be fetched: {error} ({said})"
+    _, err = process.communicate()
+    if process.returncode > WARNED:
+        said = last_line(err.decode(errors="replace"))
+        return f"{machine.name}: the results could not be fetched: {said}"
+    if not_saved:
+        complain(f"{machine.name}: {not_saved} links and the like were not fetched")
+    _save_lines(machine, kept)
+    return ""
+
+
+def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: SharedFolder) -> bool:
+    """Save a file, or make a folder; return whether it was one of these.
+
+    Workers can write what is there, so a name that leads elsewhere is left out, and so are links.
+    """
+    parts = PurePosixPath(member.name).parts
+    if not parts or parts[0] != service or ".." in parts:
+        return False
+    place = run.below(str(PurePosixPath(*parts)))
+    if member.isdir():
+        place.make()
+        return True
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None or len(parts) == 1:
+        return False
+    above = run.below(str(PurePosixPath(*parts[:-1])))
+    above.make()
+    with above.written(parts[-1]) as file:
+        while piece := content.read(PIECE):
+            file.write(piece)
+    return True
+
+
+def _save_lines(machine: Machine, kept: Kept) -> None:
+    """Save all that the worker has printed, if its container is there."""
+    name = shlex.quote(container_of(machine, kept.project))
+    process = machine.start(f"docker logs {name} 2>&1", output=subprocess.PIPE)
+    lines, _ = process.communicate()
+    if not process.returncode:
+        kept.folder.below(machine.service).replace(LOG, lines)

@@ -1,0 +1,175 @@
+"""Watches the workers of a run: their lines, their ends, and machines that do not answer.
+
+The run does not need it. If a watcher ends or loses its connection, the workers continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import Callable, Union
+
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, complain, say
+from local_cluster.run import happenings
+from local_cluster.run.events import EXIT_STOPPED
+from local_cluster.run.happenings import SignalReceived
+from local_cluster.run.lines import ScreenOptions
+from local_cluster.run.run import KILLED, REASONS
+from machines import workers
+from machines.machine import Machine, at_once
+from machines.worker_lines import LineFollower
+from machines.worker_states import Away, Seen, StateFollower, Status
+
+STARTED_AGAIN = (71, 75, KILLED, 255)
+"""Exit codes after which Docker's start of the worker again helps: there was no memory for it, a
+peer was lost, it was killed, or its machine was switched off. After others it would fail again."""
+LOOK_SECONDS = 5.0
+"""After so long without news it is looked whether the machines are still those of the cluster."""
+OVER = (Status.ENDED, Status.GONE)
+Told = Union[Seen, Away, SignalReceived]
+
+
+class Watch:
+    """The workers of a run, from now on to their ends. Only the main thread acts.
+
+    Args:
+        machines: where they are.
+        project: the cluster's name.
+        screen: what is shown of their lines.
+        is_current: tells whether these are still the cluster's machines.
+        tail: how many lines from before are shown of each worker; None: all.
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        project: str,
+        screen: ScreenOptions,
+        is_current: Callable[[], bool],
+        tail: int | None = None,
+    ) -> None:
+        self._machines, self._project, self._is_current = machines, project, is_current
+        self._queue: SimpleQueue[Told] = SimpleQueue()
+        self._seen: dict[str, Seen] = {}
+        self._away: set[str] = set()
+        self.was_left = False  # by a signal, and the workers go on
+        names = [workers.container_of(machine, project) for machine in machines]
+        self._states = [
+            StateFollower(machine, name, self._queue.put) for machine, name in zip(machines, names)
+        ]
+        self._lines = [
+            LineFollower(machine, name, screen, tail) for machine, name in zip(machines, names)
+        ]
+
+    def to_the_end(self) -> int:
+        """Show what happens until no worker runs; return the exit code.
+
+        A signal ends it, and the workers go on.
+        """
+        happenings.listen_to_signals(self._queue.put)
+        followers: list[StateFollower | LineFollower] = [*self._states, *self._lines]
+        for one in self._states:
+            one.start()
+        try:
+            return self._watch()
+        finally:
+            at_once(lambda one: one.close(), followers)
+
+    def _watch(self) -> int:
+        while not self._is_over():
+            told = self._next()
+            if isinstance(told, SignalReceived):
+                self.was_left = True
+                say("the workers go on: `make attach` shows them, `make stop` stops them")
+                return told.code
+            if isinstance(told, Seen):
+                if code := self._take(told):
+                    return code
+                continue
+            if not self._is_current():
+                self.was_left = True
+                say("another command has changed the machines of this cluster; `make attach`")
+                return EXIT_ERROR
+            if told:
+                self._take_away(told)
+        codes = [seen.code for seen in self._seen.values() if seen.code]
+        failed = [code for code in codes if code != EXIT_STOPPED]
+        return (failed or codes or [0])[0]
+
+    def _next(self) -> Told | None:
+        """Return what is told next; None: nothing was for a while."""
+        try:
+            return self._queue.get(timeout=LOOK_SECONDS)
+        except Empty:
+            return None
+
+    def _is_over(self) -> bool:
+        """Tell whether all workers have ended, and all their lines are shown."""
+        ended = [one for one in self._seen.values() if one.status in OVER]
+        if len(ended) < len(self._machines):
+            return False
+        for lines in self._lines:
+            lines.join()
+        return self._queue.empty()  # else one was started again meanwhile
+
+    def _take_away(self, away: Away) -> None:
+        if away.machine.service in self._away:
+            return
+        self._away.add(away.machine.service)
+        complain(
+            f"{away.machine.name} does not answer ({away.why}); trying again. Its worker, "
+            f"{away.machine.service}, may go on."
+        )
+
+    def _take(self, seen: Seen) -> int:
+        """Take in a worker's state; return the exit code if it ends the run, otherwise 0."""
+        service = seen.machine.service
+        before = self._seen.get(service)
+        if service in self._away:
+            self._away.discard(service)
+            say(f"{seen.machine.name} answers again; {service}: {seen.status.value}")
+        self._seen[service] = seen
+        lines = self._lines[seen.machine.index]
+        if before is None or seen.status not in OVER:
+            lines.start()
+        if seen.status in OVER:
+            lines.is_last()
+        if seen.died not in (None, 0, EXIT_STOPPED, *STARTED_AGAIN):
+            return self._end_of(seen, int(seen.died or 0))
+        if seen.died or (before is None and seen.status is Status.ENDED and seen.code):
+            self._tell(seen)
+        return 0
+
+    def _tell(self, seen: Seen) -> None:
+        service = seen.machine.service
+        code = seen.code if seen.died is None else seen.died
+        if seen.status is Status.ENDED and code == EXIT_STOPPED:
+            say(f"{service} was asked to stop, and has ended")
+        elif seen.status is Status.ENDED:
+            again = f"`make resume WORKER={seen.machine.index}` starts it again"
+            complain(f"{service} ended, with exit code {code} ({_reason(code)}); {again}")
+        else:
+            complain(
+                f"{service} ended, with exit code {code} ({_reason(code)}); it is started again"
+            )
+
+    def _end_of(self, seen: Seen, code: int) -> int:
+        """Stop all workers: one would fail again and again."""
+        others = "; stopping the others" if len(self._machines) > 1 else ""
+        name = f"{seen.machine.service} on {seen.machine.name}"
+        complain(f"{name} ended, with exit code {code} ({_reason(code)}){others}.")
+        happenings.ignore_signals()
+        found = at_once(lambda one: workers.stop(one, self._project), self._machines)
+        for problem in filter(None, found):
+            complain(problem)
+        for lines in self._lines:
+            lines.is_last()
+            lines.join()
+        return code
+
+
+def _reason(code: int) -> str:
+    return REASONS.get(code, "bad configuration" if code == EXIT_CONFIGURATION else _OWN)
+
+
+_OWN = "an error of its own"

@@ -1,0 +1,89 @@
+"""Follows the lines of a worker on its machine, and shows each of them once."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from threading import Event, Lock, Thread
+
+from local_cluster.run.lines import ScreenOptions, WorkerLines, take_both
+from machines.machine import Machine
+from machines.worker_states import end
+
+AGAIN_SECONDS = 2.0
+LAST_TRIES = 3
+
+
+class LineFollower:
+    """Shows a worker's lines, from a thread, until its last one or until it is closed.
+
+    Each line comes with its time, by which those that were seen before a reconnection are left out.
+
+    Args:
+        machine: where the worker is.
+        container: its name.
+        screen: what is shown.
+        tail: how many lines from before; None: all.
+    """
+
+    def __init__(
+        self, machine: Machine, container: str, screen: ScreenOptions, tail: int | None
+    ) -> None:
+        self._machine, self._container, self._tail = machine, shlex.quote(container), tail
+        self._lines = WorkerLines(machine.service, None, screen, is_chief=machine.index == 0)
+        self._seen: dict[bool, bytes] = {}
+        self._lock = Lock()
+        self._is_last, self._is_over = Event(), Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Show lines from now on, also of a worker that had ended and is started again."""
+        self._is_last.clear()
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def is_last(self) -> None:
+        """Note that the worker has ended: it ends when all its lines are shown."""
+        self._is_last.set()
+
+    def join(self) -> None:
+        """Wait until all lines are shown."""
+        if self._thread:
+            self._thread.join()
+
+    def close(self) -> None:
+        """End it, and the command on the machine."""
+        self._is_over.set()
+        end(self._process)
+
+    def _run(self) -> None:
+        tries = LAST_TRIES
+        while not self._is_over.is_set() and tries:
+            is_last = self._is_last.is_set()
+            self._process = self._machine.follow(self._command())
+            code = take_both(self._process, self.take)
+            if is_last:
+                tries = tries - 1 if code else 0
+            if not self._is_last.is_set():
+                self._is_over.wait(AGAIN_SECONDS)
+
+    def _command(self) -> str:
+        since = min(self._seen.values(), default=b"").decode()
+        if since:
+            chosen = f"--since {since}"
+        else:
+            chosen = "" if self._tail is None else f"--tail {self._tail}"
+        return f"docker logs --follow --timestamps {chosen} {self._container}"
+
+    def take(self, line: bytes, *, is_error: bool) -> None:
+        """Show a line with its time, unless it was shown before."""
+        time, space, text = line.partition(b" ")
+        if not space or not time[:4].isdigit():  # SSH's own, or Docker's
+            return
+        if time <= self._seen.get(is_error, b""):
+            return
+        self._seen[is_error] = time
+        with self._lock:
+            self._lines.take(text, is_error=is_error)

@@ -1,0 +1,198 @@
+"""`up` with HOSTS: machines with an SSH server and Docker, each a container, are one cluster."""
+
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from harness.ssh_machines import ssh_machines
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
+TWO = "ana@m1 ana@m2"
+# More come after it than can pass before the disturbance.
+IN_THE_MIDDLE = "epoch  1/20  step"
+FIRST_STEP_SECONDS = 60
+RUN_SECONDS = 240
+HOSTS_FILE = """
+ana@m1
+ana@m1 port=2300 dir=/home/ana/other  # a second worker
+ana@m2 data=/home/ana address=m2
+"""
+MODULE = "def loss_of(): return 'mse'\n"
+SCRIPT = """
+import keras
+import numpy as np
+
+from parts import loss_of
+
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", loss_of())
+rows = np.arange(64, dtype="float32").reshape(64, 1) / 64
+model.fit(rows, 2 * rows, batch_size=16, epochs=2, verbose=0)
+print("the script is done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(workbench, tmp_path_factory):
+    """Three machines, two of which have the image, and who trains on them."""
+    folder = tmp_path_factory.mktemp("operator")
+    with ssh_machines(workbench, ["m1", "m2", "m3"], folder) as made:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda machine: machine.load(workbench.image), made.machines[:2]))
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _remove(operator):
+    """Leave no cluster on the machines, for the next test."""
+    yield
+    operator.run("down")
+    for machine in operator.machines:
+        assert not machine.ask("docker", "ps", "--all", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run):
+    """The digest of the same run on this machine."""
+    ended = run(WORKERS=2, **TRAINING).raise_unless_done()
+    (digest,) = {one["weights_sha256"] for one in ended.results()}
+    return digest
+
+
+@pytest.fixture
+def start(operator, workbench):
+    def start_run(name, **environ):
+        given = {"IMAGE": workbench.image, "RUN_NAME": name, "HOSTS": TWO, **TRAINING}
+        return operator.start("up", **given | environ)
+
+    return start_run
+
+
+def digest_of(operator, run):
+    """Return the digest that all workers of a run share, when it is fetched."""
+    done = operator.run("fetch")
+    assert done.returncode == 0, done.stdout
+    files = [operator.folder / f"runs/{run}/worker-{index}/result.json" for index in range(2)]
+    results = [json.loads(file.read_text()) for file in files]
+    assert {one["status"] for one in results} == {"done"}
+    (digest,) = {one["weights_sha256"] for one in results}
+    return digest
+
+
+def status_of(operator):
+    """Return the state of each worker."""
+    found = json.loads(operator.run("status", "--json").stdout)
+    return {one["worker"]: one["state"] for one in found}
+
+
+def test_two_machines_train_as_one_here_does(operator, start, undisturbed):
+    begin = time.monotonic()
+    running = start("plain")
+    running.wait_for_text(IN_THE_MIDDLE, RUN_SECONDS)
+    took = time.monotonic() - begin
+    assert running.end(RUN_SECONDS) == 0, running.output()
+    assert digest_of(operator, "plain") == undisturbed
+    assert (operator.folder / "runs/plain/worker-0/model.keras").is_file()
+    assert status_of(operator) == {"worker-0": "done", "worker-1": "done"}
+    assert operator.run("logs").stdout.count("done: results in") == 2
+    assert operator.run("attach").returncode == 0
+    assert took < FIRST_STEP_SECONDS, running.output()
+
+
+def test_what_is_wrong_with_all_machines_is_one_list(operator, start):
+    operator.machines[1].ask("/usr/sbin/sshd", "-h", "/etc/ssh/host", "-p", "2222")
+    running = start("wrong", HOSTS="ana@m1 ana@m2 ana@m9 root@m3", TRAINER_EPOCHS=1)
+    assert running.end(60) == 78, running.output()
+    said = [line for line in running.output().splitlines() if "ana@m" in line or "root@m" in line]
+    assert [line.split()[1] for line in said] == ["ana@m2:", "ana@m9:", "root@m3:"], said
+    assert not (operator.folder / "runs/wrong").exists()
+    operator.machines[1].ask("pkill", "-f", "host -p 2222")
+
+
+def test_the_script_and_its_folder_are_copied(operator, start, tmp_path):
+    (tmp_path / "parts.py").write_text(MODULE)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    hosts = tmp_path / "hosts.txt"
+    hosts.write_text(HOSTS_FILE)
+    running = start("script", SCRIPT=tmp_path / "train.py", HOSTS=hosts, VERBOSE=1)
+    assert running.end(RUN_SECONDS) == 0, running.output()
+    assert running.output().count("the script is done") == 3
+    assert operator.run("fetch").returncode == 0
+    fetched = [*operator.folder.glob("runs/script/worker-*/container.log")]
+    assert ["the script is done" in one.read_text() for one in fetched] == [True] * 3
+    operator.machines[0].ask("test", "-d", "/home/ana/other/runs/script/worker-1")
+
+
+def test_a_mistake_in_the_settings_ends_all(start):
+    running = start("mistake", TRAINER_EPOCHS="five")
+    assert running.end(RUN_SECONDS) == 78, running.output()
+
+
+def test_a_machine_that_is_switched_off_comes_back(operator, start, undisturbed):
+    running = start("killed")
+    running.wait_for_text(IN_THE_MIDDLE, RUN_SECONDS)
+    lost = operator.machines[1]
+    lost.switch_off()
+    running.wait_for_text("ana@m2 does not answer", 60)
+    assert status_of(operator)["worker-1"] == "unreachable"
+    lost.switch_on()
+    running.wait_for_text("ana@m2 answers again", 60)
+    assert running.end(RUN_SECONDS) == 0, running.output()
+    assert "resuming from step" in running.output()
+    assert digest_of(operator, "killed") == undisturbed
+
+
+def test_the_workers_need_neither_the_connection_nor_the_operator(operator, start, undisturbed):
+    running = start("alone")
+    running.wait_for_text(IN_THE_MIDDLE, RUN_SECONDS)
+    operator.machines[0].ask("pkill", "-u", "ana", "sshd")
+    running.wait_for_text("ana@m1 answers again", 60)
+    os.killpg(running.process.pid, signal.SIGKILL)
+    running.end(10)
+    attached = operator.start("attach")
+    assert attached.end(RUN_SECONDS) == 0, attached.output()
+    assert digest_of(operator, "alone") == undisturbed
+    lines = [line for line in running.output().splitlines() if "| " in line]
+    assert len(lines) == len(set(lines))
+
+
+def test_ctrl_c_detaches_and_stop_and_resume_go_on_at_a_checkpoint(operator, start, undisturbed):
+    running = start("stopped")
+    running.wait_for_text(IN_THE_MIDDLE, RUN_SECONDS)
+    os.killpg(running.process.pid, signal.SIGINT)
+    assert running.end(30) == 130, running.output()
+    nothing = "! pgrep --euid ana docker"
+    operator.machines[0].wait(nothing, 10, "no command of its is left", running.output)
+    assert set(status_of(operator).values()) == {"training"}
+    stopped = operator.run("stop")
+    assert stopped.returncode == 0, stopped.stdout
+    assert status_of(operator) == {"worker-0": "stopped", "worker-1": "stopped"}
+    resumed = operator.start("resume")
+    assert resumed.end(RUN_SECONDS) == 0, resumed.output()
+    assert "resuming from step" in resumed.output()
+    assert digest_of(operator, "stopped") == undisturbed
+
+
+def test_another_machine_takes_the_place_of_one(operator, start, undisturbed):
+    running = start("replaced")
+    running.wait_for_text(IN_THE_MIDDLE, RUN_SECONDS)
+    operator.machines[1].switch_off()
+    try:
+        refused = operator.run("replace", "ana@m2", "ana@m9")
+        assert refused.returncode == 78, refused.stdout
+        replaced = operator.start("replace", "ana@m2", "ana@m3")
+        assert replaced.end(RUN_SECONDS) == 0, replaced.output()
+        assert "resuming from step" in replaced.output()
+        assert digest_of(operator, "replaced") == undisturbed
+        assert running.end(60) == 1, running.output()
+    finally:
+        operator.machines[1].switch_on()
+        operator.machines[1].ask(
+            "bash", "-c", "docker ps -aq | xargs --no-run-if-empty docker rm -f"
+        )

@@ -1,0 +1,178 @@
+"""Machines that are reached by SSH and have Docker and nothing else, each in a container."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.compose import FOLDER
+from harness.inner_daemons import PROXIES, RIGHTS, UP_SECONDS, Machine, build_machine
+from harness.waiting import logs_of, wait_until
+from harness.workbench import Workbench
+
+IMAGE = "cluster-trainer-machine:bookworm"
+DOCKERFILE = Path(__file__).parents[1] / "machines"
+BUILD_SECONDS = 600
+USER = "ana"
+CONFIGURATION = """
+UserKnownHostsFile {folder}/known_hosts
+IdentityFile {folder}/key
+IdentitiesOnly yes
+User {user}
+"""
+
+
+def build() -> str:
+    """Build the machines' image, which stays on the engine, and return its name."""
+    given = [f"BASE_IMAGE={build_machine()}", *(name for name in PROXIES if os.environ.get(name))]
+    arguments = [part for one in given for part in ("--build-arg", one)]
+    command = ["docker", "build", "--quiet", *arguments, "--tag", IMAGE, str(DOCKERFILE)]
+    subprocess.run(command, check=True, timeout=BUILD_SECONDS)
+    return IMAGE
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Whoever runs `make up` here: a home with keys, an `ssh` that knows only them, and results.
+
+    Attributes:
+        folder: all of it.
+        machines: those that can be reached, by name as in an SSH configuration.
+    """
+
+    folder: Path
+    machines: Sequence[Machine]
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables of a person's shell."""
+        return {
+            **os.environ,
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "RUNS_DIR": str(self.folder / "runs"),
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of `cluster.py`."""
+        return [sys.executable, str(FOLDER / "cluster.py"), *arguments]
+
+    def run(
+        self, *arguments: str, seconds: float = 120, **environ: object
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; what it printed is in `stdout`."""
+        return subprocess.run(
+            self.command(*arguments),
+            env=self.environ | {name: str(value) for name, value in environ.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+
+    def start(self, *arguments: str, **environ: object) -> "Started":
+        """Start a command."""
+        file = self.folder / f"{arguments[0]}-{len([*self.folder.glob('*.log')])}.log"
+        with file.open("wb") as output:
+            process = subprocess.Popen(
+                ["env", "--default-signal=INT", *self.command(*arguments)],
+                env=self.environ | {name: str(value) for name, value in environ.items()},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return Started(process, file)
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command that runs."""
+
+    process: subprocess.Popen[bytes]
+    file: Path
+
+    def output(self) -> str:
+        """Return what it has printed."""
+        return self.file.read_text(errors="replace")
+
+    def wait_for_text(self, text: str, seconds: float) -> float:
+        """Wait until it has printed a text; return how long that took.
+
+        Raises:
+            WaitError: it was not printed in time, or the command has ended without it.
+        """
+        shown = lambda: text in self.output() or self.process.poll() is not None  # noqa: E731
+        took = wait_until(shown, seconds, f"it prints {text!r}", self.output)
+        assert text in self.output(), self.output()
+        return took
+
+    def end(self, seconds: float) -> int:
+        """Wait until it has ended, and return its exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise AssertionError(self.output()) from None
+
+
+def make_keys(folder: Path) -> None:
+    """Make the host's key and the operator's, and what each side knows of the other."""
+    folder.mkdir(parents=True)
+    for name in ("host", "key"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(command, check=True)
+    (folder / "authorized").write_text((folder / "key.pub").read_text())
+    (folder / "known_hosts").write_text(f"* {(folder / 'host.pub').read_text()}")
+
+
+def make_ssh(folder: Path, keys: Path, addresses: Mapping[str, str]) -> None:
+    """Make an `ssh` that has a configuration of its own, which names the machines."""
+    known = CONFIGURATION.format(folder=keys, user=USER)
+    named = "".join(f"Host {name}\n  HostName {at}\n" for name, at in addresses.items())
+    (folder / "config").write_text(f"{named}Host *\n{known}")
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    program = folder / "bin/ssh"
+    program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {folder}/config "$@"\n')
+    program.chmod(0o755)
+
+
+@contextmanager
+def ssh_machines(bench: Workbench, names: Sequence[str], folder: Path) -> Iterator[Operator]:
+    """Start machines, and an operator who reaches them by their names; remove them at the end."""
+    image = build()
+    make_keys(folder / "keys")
+    network = bench.client.networks.create(bench.new_name("network"), internal=True)
+    volumes, started, addresses = [], [], {}
+    try:
+        for name in names:
+            volumes.append(bench.client.volumes.create(bench.new_name("volume")))
+            line = ["docker", "run", "--detach", f"--name={network.name}-{name}", *RIGHTS]
+            line += [f"--hostname={name}", f"--network={network.name}", f"--network-alias={name}"]
+            line += [f"--volume={volumes[-1].name}:/var/lib/docker"]
+            line += [f"--volume={folder}/keys:/keys:ro", image]
+            subprocess.run(line, check=True, stdout=subprocess.DEVNULL, timeout=UP_SECONDS)
+            container = bench.client.containers.get(f"{network.name}-{name}")
+            started.append(Machine(name, container))
+            networks = container.attrs["NetworkSettings"]["Networks"]
+            addresses[name] = networks[network.name]["IPAddress"]
+        for machine in started:
+            machine.wait_until_up()
+        make_ssh(folder, folder / "keys", addresses)
+        yield Operator(folder, started)
+    finally:
+        for machine in started:
+            machine.container.remove(force=True, v=True)
+        for volume in volumes:
+            volume.remove()
+        network.remove()
+
+
+def logs_of_machines(operator: Operator) -> str:
+    """Return what the machines themselves have printed."""
+    return "\n".join(logs_of(one.container)[-2000:] for one in operator.machines)

@@ -1,0 +1,92 @@
+"""The list of what is wrong with machines."""
+
+import pytest
+
+from machines import facts
+from machines.facts import Facts
+from machines.host import Host
+from machines.image import Image
+from machines.machine import Machine
+
+CPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=False)
+GPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=True)
+WHOLE = {
+    "machine": ["x86_64"],
+    "dir": ["/home/ana/cluster-trainer"],
+    "free": ["9000000"],
+    "docker": ["20.10.24+dfsg1"],
+    "docker_free": ["9000000"],
+    "runtimes": ['{"nvidia":{},"runc":{}}'],
+    "image": ["layers"],
+    "listens": ["0016"],
+    "gpu": ["0, 550.54.14", "1, 550.54.14"],
+}
+
+
+def a_machine(told=WHOLE, index=0, clock=0.0, error="", **host):
+    host = Host(f"ana@m{index}", address=f"10.0.0.{index}", **host)
+    return Facts(Machine(host, index), told, error, clock)
+
+
+def without(**changes):
+    return {name: told for name, told in (WHOLE | changes).items() if told is not None}
+
+
+@pytest.mark.parametrize("image", [CPU, GPU])
+def test_nothing_is_wrong(image):
+    assert facts.problems([a_machine(), a_machine(index=1)], image) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "image", "named"),
+    [
+        (without(docker=None, docker_error=["permission denied"]), CPU, "permission denied"),
+        (without(docker=["19.03.1"]), CPU, "19.03.1"),
+        (without(machine=["aarch64"]), CPU, "aarch64"),
+        (without(image=["other"], docker_free=["100"]), CPU, "GB free"),
+        (without(free=["100"]), CPU, "less than 1 GB"),
+        (without(listens=["0016", "08AE"]), CPU, "2222"),
+        (without(not_writable=["/home"]), CPU, "/home"),
+        (without(there=["p-worker-0", "p-worker-0"]), CPU, "docker --host ssh://ana@m0 rm"),
+        (without(runtimes=['{"runc":{}}']), GPU, "container toolkit"),
+        (without(gpu=None), GPU, "nvidia-smi"),
+        (without(gpu=["0, 510.1"]), GPU, "510.1"),
+    ],
+)
+def test_each_thing_that_is_wrong_is_a_sentence(told, image, named):
+    (sentence,) = facts.problems([a_machine(told)], image)
+    assert sentence.startswith("ana@m0: ")
+    assert named in sentence
+
+
+def test_an_image_that_is_there_needs_no_space():
+    assert facts.problems([a_machine(without(docker_free=["100"]))], CPU) == []
+
+
+def test_gpus_are_looked_for_where_a_machine_names_some():
+    (sentence,) = facts.problems([a_machine(gpus="1,7")], CPU)
+    assert "no GPU 7" in sentence
+
+
+def test_a_machine_that_does_not_answer_hides_no_other():
+    those = [a_machine({}, error="refused"), a_machine(without(docker=["1.0"]), index=1)]
+    found = facts.problems(those, CPU)
+    assert [one.split(":")[0] for one in found] == ["ana@m0", "ana@m1"]
+    assert "refused" in found[0]
+
+
+def test_a_clock_that_differs_from_the_others():
+    those = [a_machine(clock=1.0), a_machine(index=1), a_machine(index=2, clock=-60.0)]
+    (sentence,) = facts.problems(those, CPU)
+    assert sentence.startswith("ana@m2: ")
+
+
+def test_the_operators_own_clock_does_not_count():
+    assert facts.problems([a_machine(clock=60.0), a_machine(index=1, clock=61.0)], CPU) == []
+
+
+def test_an_address_that_is_each_machines_own():
+    one = Facts(Machine(Host("ana@m1", address="127.0.0.1"), 0), WHOLE)
+    assert facts.problems([one], CPU) == []
+    (sentence,) = facts.problems([one, a_machine(index=1)], CPU)
+    assert "address=" in sentence

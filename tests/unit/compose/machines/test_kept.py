@@ -1,0 +1,84 @@
+"""Which machines a project's cluster is on, and what that decides."""
+
+import argparse
+
+import pytest
+
+from local_cluster import main
+from local_cluster.messages import EndError
+from machines import kept, settings
+from machines.host import parse
+from machines.kept import Kept
+
+
+@pytest.fixture
+def environ(tmp_path):
+    return {"XDG_STATE_HOME": str(tmp_path / "state"), "RUNS_DIR": str(tmp_path / "runs")}
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    hosts = tuple(parse(["ana@m1 gpus=0,1 data='/a b'", "ana@m2:2200 port=7"]))
+    folders = ("/home/ana/cluster-trainer", "/data/x")
+    return Kept("cluster-trainer", hosts, "first", str(tmp_path / "runs"), folders)
+
+
+def test_what_is_kept_is_read_again(environ, cluster):
+    assert kept.read(environ) is None
+    kept.write(cluster, environ)
+    assert kept.read(environ) == cluster
+    assert kept.read({**environ, "COMPOSE_PROJECT_NAME": "other"}) is None
+    kept.forget(environ)
+    assert kept.read(environ) is None
+
+
+def test_a_watcher_is_told_when_it_changes(environ, cluster):
+    kept.write(cluster, environ)
+    is_current = kept.is_current(environ)
+    assert is_current()
+    kept.forget(environ)
+    assert not is_current()
+
+
+def test_no_container_can_write_where_it_is_kept(environ, cluster, tmp_path):
+    kept.write(cluster, environ)
+    assert tmp_path / "runs" not in kept.file_of(environ).parents
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"hosts": ["a;b"]}', '{"hosts": 1, "run": ""}'])
+def test_what_cannot_be_read_is_refused_with_its_place(environ, cluster, content):
+    kept.write(cluster, environ)
+    kept.file_of(environ).write_text(content)
+    with pytest.raises(EndError) as caught:
+        kept.read(environ)
+    assert caught.value.code == 78
+
+
+def test_a_local_cluster_is_not_started_beside_it(environ, cluster):
+    kept.write(cluster, environ)
+    given = argparse.Namespace(command="up")
+    with pytest.raises(EndError, match="ana@m1, ana@m2"):
+        main.run(given, environ, environ)
+
+
+@pytest.mark.parametrize("command", ["attach", "fetch", "replace"])
+def test_without_one_there_is_nothing_to_look_at(environ, command):
+    with pytest.raises(EndError, match="no cluster on other machines"):
+        main.run(argparse.Namespace(command=command), environ, environ)
+
+
+@pytest.mark.parametrize("name", ["WORKERS", "NETWORK", "DATA_DIR", "RUN_UID", "WORKER_3_GPUS"])
+def test_what_decides_a_local_cluster_only_is_refused(environ, cluster, now, name):
+    with pytest.raises(EndError) as caught:
+        settings.read({**environ, name: "1"}, cluster.hosts, now)
+    (sentence,) = caught.value.sentences
+    assert sentence.startswith(f"{name}: ")
+
+
+def test_what_a_run_is_started_with_is_enough_to_resume_it(environ, cluster, now):
+    chosen = settings.read({**environ, "TRAINER_EPOCHS": "3"}, cluster.hosts, now)
+    assert (chosen.workers, chosen.network) == (2, "host")
+    decided = settings.settled(chosen, cluster.hosts)
+    assert tuple(parse(decided["HOSTS"].splitlines())) == cluster.hosts
+    again = settings.read({**environ, **decided}, cluster.hosts, now)
+    assert again == chosen
