@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r, with R where it says so. Tags it cluster-trainer:cpu and
-# cluster-trainer:VERSION-cpu, or the like.
+# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu, with R or with Keras on JAX where it says so. Tags it
+# cluster-trainer:cpu and cluster-trainer:VERSION-cpu, or the like.
 # build.sh pictures brings the pictures of `make data-sample` to .build/pictures, and build.sh report the packages of
 # `make report` to .build/report. build.sh torch builds cluster-trainer-benchmark:torch, for benchmarks/clusters.
 # It runs with macOS's bash 3.2 and tools, too. The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures|report|torch}
+readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu|pictures|report|torch}
 readonly ACCELERATOR=${VARIANT%-r}
 readonly LOG=.build/build-$VARIANT.log
 NAME=cluster-trainer:$VARIANT
@@ -17,6 +17,8 @@ with_r=0
 files= # where to, for what is no image
 case $VARIANT in pictures | report) files=.build/$VARIANT ;; esac
 [ "$VARIANT" = "$ACCELERATOR" ] || with_r=1
+backend=tensorflow
+case $VARIANT in jax-*) backend=jax ;; esac
 
 first_file() {
     local file
@@ -54,9 +56,10 @@ if [ -n "$files" ]; then
 elif [ "$VARIANT" = torch ]; then
     command+=(--load --file benchmarks/torch/Dockerfile --build-arg "TORCH_INDEX=${TORCH_INDEX:-}" --tag "$NAME")
 else
-    command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r"
+    command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r" --build-arg "KERAS_BACKEND=$backend"
         --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
         --tag "cluster-trainer:$VARIANT" --tag "cluster-trainer:$version-$VARIANT")
+    [ "$backend" = tensorflow ] || command+=(--label "cluster-trainer.accelerators=${ACCELERATOR#jax-}")
     while read -r label; do
         command+=(--label "$label")
     done < <(scripts/labels.sh "$base")

@@ -22,11 +22,12 @@ check() { # PLATFORM NAME: nothing is installed, and of most packages only what 
 
 check_all() { # all of them, and then says whether one failed
     local code=0
-    for name in cpu digits pictures report installer; do
+    for name in cpu jax-cpu digits pictures report installer; do
         check x86_64 "$name" || code=1
         check aarch64 "$name" || code=1
     done
-    check x86_64 gpu || code=1 # there is no GPU image for aarch64
+    check x86_64 gpu || code=1
+    check x86_64 jax-gpu || code=1 # there is no GPU image for aarch64
     [[ $code != 0 ]] || echo "All that the images install is there for x86_64 and, but for the GPU image, for aarch64."
     return $code
 }
@@ -38,6 +39,9 @@ lock cpu "${dropped[@]}" --override overrides-cpu.in
 of_image=() # what the image has is the image's own
 while read -r package; do of_image+=(--no-emit-package "$package"); done < <(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' cpu.txt)
 lock gpu "${dropped[@]}" --constraint cpu.txt # the same versions in both images
+of_jax=(--override overrides.in --no-emit-package setuptools --no-emit-package wheel)
+lock jax-cpu "${of_jax[@]}"
+lock jax-gpu "${of_jax[@]}" --constraint jax-cpu.txt
 lock digits --no-emit-package numpy           # the image's own
 lock pictures --no-deps                       # only the files in them
 lock report "${of_image[@]}"

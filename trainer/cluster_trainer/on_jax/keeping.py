@@ -1,0 +1,309 @@
+"""Checkpoints of a fit on JAX, in the same files as those of TensorFlow's engine."""
+
+import json
+import logging
+import random
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from cluster_trainer.callbacks.state import states
+from cluster_trainer.callbacks.state.grown import Grown
+from cluster_trainer.checkpoints.checkpoint import (
+    KEPT_STATE,
+    RUN,
+    UNKNOWN_RUN,
+    Checkpoint,
+    Place,
+    Stage,
+    uncounted,
+)
+from cluster_trainer.checkpoints.resume import Found, refuse_other_run
+from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.on_jax.batches import GlobalBatches
+from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.private import any_backend
+from cluster_trainer.problems import (
+    ConfigurationError,
+    PeerStoppedError,
+    Problem,
+    StopRequestedError,
+)
+from cluster_trainer.process.stop import StopRequest
+
+STOP, VALUES = "the end of an epoch", "the values at the end of an epoch"
+log = logging.getLogger("trainer")
+
+
+class LogsOfChief(keras.callbacks.Callback):
+    """The first callback of a fit: the others decide by the chief's numbers, on all workers."""
+
+    def __init__(self, workers: JaxWorkers) -> None:
+        super().__init__()
+        self._workers = workers
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Take the chief's numbers: processors of another kind round differently."""
+        if not logs or self._workers.count == 1:
+            return
+        mine = json.dumps({name: np.asarray(one).tolist() for name, one in logs.items()})
+        chiefs = self._workers.exchange(mine, f"the numbers of epoch {epoch + 1}")[0]
+        if chiefs != mine:
+            logs.update(json.loads(chiefs))
+
+
+class Keeping(keras.callbacks.Callback):
+    """The last callback of a fit: saves its checkpoints, and restores the newest one.
+
+    Args:
+        workers: this one and the others.
+        saver: writes them.
+        every: the steps between two; 0: none are kept.
+        found: the newest of an earlier start; None: this one is the first.
+        described: what must be unchanged when the fit resumes, name -> value.
+        callbacks: the others, whose states are kept.
+        steps: trains.
+        batches: are trained.
+        stop: whether this worker was asked to stop.
+        first: the epoch to begin with, where there is no checkpoint.
+
+    Attributes:
+        place: where the fit is.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        workers: JaxWorkers,
+        saver: Saver,
+        every: int,
+        found: Found | None,
+        described: Mapping[str, str],
+        callbacks: Sequence[Any],
+        steps: Steps,
+        batches: GlobalBatches,
+        stop: StopRequest,
+        first: int,
+    ) -> None:
+        super().__init__()
+        self._workers, self._saver, self._every, self._found = workers, saver, every, found
+        self._described, self._callbacks = dict(described), callbacks
+        self._steps, self._batches, self._stop = steps, batches, stop
+        self._grown: dict[str, Grown] = {}
+        self._asks_each_batch = False
+        self.place = found.checkpoint.place if found else Place(epoch=first, first=first)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Give all workers the same values: those of the checkpoint, or the chief's."""
+        names = _names(self._variables())
+        told = self._workers.exchange("\n".join(uncounted(names)), "the model's variables")
+        if len(set(told)) > 1:
+            accepted = "the same on all workers"
+            received = f"{len(names)}, others than worker 0 has"
+            raise ConfigurationError([Problem("the model's variables", received, accepted)])
+        own = [one for one in self._callbacks if _is_of_user(one)]
+        asks = any(_sees_batches(one) for one in own)
+        self._asks_each_batch = self._workers.any(asks, "callbacks that see batches")
+        if self._found is not None:
+            refuse_other_run(self._found, self._described, uncounted(names))
+            saved = self._found.checkpoint
+            _warn_of_state(own)
+            self._put_back(saved)
+            self._read_again(saved)
+            self.model.stop_training = self.place.stopped
+            return
+        mine = self._checkpoint().to_bytes() if self._workers.rank == 0 else None
+        if self._workers.count > 1:
+            content = self._workers.broadcast(mine, 0, "the values to begin with")
+            self._put_values_back(Checkpoint.from_bytes(content))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin an epoch; the first one with what an earlier start had of it."""
+        if self._found is not None and self.place.done:
+            self._put_back(self._found.checkpoint)
+        self._found = None
+        self.place = replace(self.place, epoch=epoch, stage=Stage.TRAINING)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Count the step; save if a checkpoint is due, or a worker was asked to stop."""
+        self.place = replace(self.place, step=self.place.step + 1, done=batch + 1)
+        if self._asks_each_batch:
+            is_stopped = self._workers.any(bool(self.model.stop_training), "the end of a step")
+            self.model.stop_training = is_stopped
+        if self._steps.stops:
+            self._save()
+            self._end()
+        if self._every and self.place.step % self._every == 0:
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Stop on all workers or on none, and save."""
+        is_stopped = self._workers.any(bool(self.model.stop_training), STOP)
+        self.model.stop_training = is_stopped
+        self._align(epoch)
+        self.place = replace(
+            self.place, epoch=epoch + 1, done=0, stage=Stage.EPOCH, stopped=is_stopped
+        )
+        self._save()
+        if self._workers.any(bool(self._stop.signal_number), STOP):
+            self._end()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Save what the fit has ended with, and wait until it is written."""
+        self.place = replace(self.place, stage=Stage.ALL)
+        self._save()
+        self._saver.wait()
+
+    def _align(self, epoch: int) -> None:
+        """Give all workers the chief's values if theirs differ."""
+        if self._workers.count == 1:
+            return
+        digest = 0
+        for variable in self._variables():
+            digest = zlib.crc32(np.ascontiguousarray(variable.value).tobytes(), digest)
+        if len(set(self._workers.gather(digest, VALUES))) == 1:
+            return
+        log.warning(
+            "the workers' weights differ at the end of epoch %d: their processors round "
+            "differently, or a callback has changed them on one worker only. All go on with "
+            "those of the first worker",
+            epoch + 1,
+        )
+        mine = self._checkpoint().to_bytes() if self._workers.rank == 0 else None
+        content = self._workers.broadcast(mine, 0, "the first worker's values")
+        self._put_values_back(Checkpoint.from_bytes(content))
+
+    def _end(self) -> None:
+        self._saver.wait()
+        if self._stop.signal_number:
+            raise StopRequestedError(self._stop.signal_number)
+        raise PeerStoppedError
+
+    def _read_again(self, saved: Checkpoint) -> None:
+        """Bring the data to the checkpoint's place; see batches.py."""
+        place, iterator = self.place, self._batches.iterator
+        if iterator is None or place.stage == Stage.ALL:
+            return
+        states_before = _random_state()
+        iterator.read_again(place.epoch - place.first, place.done)
+        _put_random_back(states_before)
+        digest = saved.progress["data"]
+        if self._batches.digest != digest:
+            accepted = f"{digest:08x}, as until the checkpoint of step {place.step}"
+            advice = (
+                "The data are others than at the earlier start. Set a seed where they are shuffled "
+                "or drawn, or call `keras.utils.set_random_seed` first. To start over, set "
+                "TRAINER_RESUME=never or another TRAINER_RUN_DIR."
+            )
+            received = f"digest {self._batches.digest:08x}"
+            raise ConfigurationError([Problem("the data", received, accepted, advice)])
+
+    def _save(self) -> None:
+        if self._every:
+            self._saver.save(self._checkpoint())
+
+    def _variables(self) -> list[Any]:
+        variables = [*self.model.variables, *self.model.optimizer.variables]
+        return list({id(one): one for one in variables}.values())
+
+    def _checkpoint(self) -> Checkpoint:
+        self.model.jax_state_sync()
+        variables = self._variables()
+        arrays = [np.array(one.value) for one in variables]
+        metrics = [np.array(one.value) for one in self.model.metrics_variables]
+        progress = {
+            RUN: UNKNOWN_RUN,
+            "place": asdict(self.place),
+            "data": self._batches.digest,
+            "logs": {},
+            "callbacks": states.taken(self._callbacks, arrays, self._grown),
+            "metrics": states.as_json(metrics, arrays),
+            "random": states.as_json(_random_state(), arrays),
+            "saved_at": time.time(),
+        }
+        names = _names(variables)
+        names += [f"{KEPT_STATE}{index}" for index in range(len(names), len(arrays))]
+        place = self.place
+        return Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
+
+    def _put_values_back(self, saved: Checkpoint) -> None:
+        for variable, array in zip(self._variables(), saved.arrays, strict=False):
+            variable.assign(_typed(array, variable))
+        keras_state = states.from_json(saved.progress["random"], saved.arrays)["keras"]
+        _put_generator_back(keras_state)
+
+    def _put_back(self, saved: Checkpoint) -> None:
+        self._put_values_back(saved)
+        metrics = states.from_json(saved.progress["metrics"], saved.arrays)
+        for variable, array in zip(self.model.metrics_variables, metrics, strict=True):
+            variable.assign(_typed(np.asarray(array), variable))
+        kept = states.from_json(saved.progress["callbacks"], saved.arrays)
+        states.put_back(self._callbacks, kept)
+        _put_random_back(states.from_json(saved.progress["random"], saved.arrays))
+
+
+def _is_of_user(callback: Any) -> bool:
+    return not type(callback).__module__.startswith(("keras", "cluster_trainer"))
+
+
+def _sees_batches(callback: Any) -> bool:
+    names = ("on_train_batch_end", "on_train_batch_begin", "on_batch_end", "on_batch_begin")
+    plain = keras.callbacks.Callback
+    return any(getattr(type(callback), name) is not getattr(plain, name) for name in names)
+
+
+def _warn_of_state(callbacks: Sequence[Any]) -> None:
+    """Name the callbacks that resume without their earlier state."""
+    for one in callbacks:
+        if not states.has_state(one):
+            log.warning(
+                "the callback %s resumes without its earlier state, if it has one. Give it "
+                "`get_state()` and `set_state(state)`; checkpoints then keep its state",
+                type(one).__name__,
+            )
+
+
+def fit_folder(folder: Path) -> Path:
+    """Return the folder of a fit's checkpoints."""
+    return folder / "checkpoints"
+
+
+def _names(variables: Sequence[Any]) -> list[str]:
+    """Return the variables by name, dtype and shape, as TensorFlow's engine does."""
+    sizes = [",".join(map(str, one.shape)) for one in variables]
+    return [f"{one.path} {one.dtype}[{size}]" for one, size in zip(variables, sizes, strict=True)]
+
+
+def _typed(array: np.ndarray, variable: Any) -> np.ndarray:
+    """Return the array in its own dtype: NumPy's files store bfloat16 as two bytes."""
+    return array.view(variable.value.dtype) if array.dtype.kind == "V" else array
+
+
+def _random_state() -> dict[str, Any]:
+    version, numbers, gauss = random.getstate()
+    generator = any_backend.get_global_attribute(any_backend.GLOBAL_SEED_GENERATOR)
+    return {
+        "python": [version, list(numbers), gauss],
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
+        "keras": None if generator is None else np.array(generator.state.value),
+    }
+
+
+def _put_random_back(state: Mapping[str, Any]) -> None:
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    _put_generator_back(state["keras"])
+
+
+def _put_generator_back(value: Any) -> None:
+    if value is None:
+        any_backend.set_global_attribute(any_backend.GLOBAL_SEED_GENERATOR, None)
+    else:
+        any_backend.global_seed_generator().state.assign(np.asarray(value))
