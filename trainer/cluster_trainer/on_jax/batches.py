@@ -209,6 +209,16 @@ class EpochIterator(keras_jax_names.JAXEpochIterator):
             self._begun = self._epoch_iterator
         self.data_adapter.is_skipped = False
 
+    def pass_by(self, passes: int) -> None:
+        """Read so many passes, as so many calls of `evaluate` with the same iterator would."""
+        if isinstance(self.data_adapter, keras_jax_names.ArrayDataAdapter):
+            return
+        for _ in range(passes):
+            with self.catch_stop_iteration():
+                for _, _, iterator in self:
+                    next(iterator)
+            self.reset()
+
 
 def _fewer(received: int, accepted: int) -> ConfigurationError:
     problem = Problem("the steps of the epoch", str(received), f"{accepted} or more, as before")

@@ -4,6 +4,7 @@ import atexit
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +18,7 @@ from jax.experimental import multihost_utils
 
 from cluster_trainer.private.keras_jax_names import global_state
 from cluster_trainer.problems import ConfigurationError, ExitCode, PeerLostError, Problem, Told
-from cluster_trainer.process.exit_code import leave_process
+from cluster_trainer.process.exit_code import end_by, leave_process
 from cluster_trainer.settings.task import Task
 
 ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
@@ -26,7 +27,9 @@ HEARTBEAT_SECONDS = 10
 """A worker that is silent for so long is lost; JAX's own limit is 100 s."""
 LEAVING_SECONDS = 60
 LOOK_MILLISECONDS = 1000
-REFUSING_SECONDS = 5.0
+REFUSING_SECONDS = 6.0
+OWN_END_SECONDS = 2 * LOOK_MILLISECONDS / 1000
+REFUSAL = "refusal"
 TOO_LATE = "DEADLINE_EXCEEDED"
 log = logging.getLogger("trainer")
 
@@ -67,6 +70,7 @@ def join(task: Task, environ: Mapping[str, str], timeout_seconds: int) -> None:
             raise ConfigurationError([Problem("the script", "JAX is in use", accepted)]) from error
         raise PeerLostError(f"the workers did not connect: {error}") from error
     workers = present()
+    threading.Thread(target=workers.watch, name="refusals", daemon=True).start()
     atexit.register(_leave, workers, os.getpid())
 
 
@@ -93,6 +97,7 @@ class JaxWorkers:
     def __init__(self, client: Any, size: int, rank: int) -> None:
         self._client, self.count, self.rank = client, size, rank
         self._numbers = count()
+        self._is_refusing = False
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -136,7 +141,7 @@ class JaxWorkers:
 
     def _set(self, key: str, value: str) -> None:
         try:
-            self._client.key_value_set(key, value)
+            self._client.key_value_set(key, value, allow_overwrite=True)
         except jax.errors.JaxRuntimeError as error:
             raise PeerLostError(f"the first worker's JAX does not answer: {error}") from error
 
@@ -168,15 +173,34 @@ class JaxWorkers:
         """
         if self.count == 1:
             return
+        self._is_refusing = True
         until = time.monotonic() + REFUSING_SECONDS
         with suppress(PeerLostError):
-            self._set(f"refused/{self.rank}", f"worker-{self.rank}: {reason}")
+            told = f"worker-{self.rank}: {reason}"
+            self._set(REFUSAL, told)
+            self._set(f"refused/{self.rank}", told)
             found = [
                 self._found(f"refused/{rank}", max(1, int((until - time.monotonic()) * 1000)))
                 for rank in range(self.count)
             ]
             if all(found):
                 jax.distributed.shutdown()
+
+    def watch(self) -> None:
+        """End this process with 78 when another worker refuses, wherever this one is.
+
+        It may be in the middle of a step, which waits for the other one. A worker that is between
+        two steps gets a moment to end by itself, which says more.
+        """
+        with suppress(PeerLostError):
+            while not (reason := self._found(REFUSAL, LOOK_MILLISECONDS)):
+                pass
+            time.sleep(OWN_END_SECONDS)
+            if self._is_refusing:
+                return
+            error = ConfigurationError([Told("the other workers", "", "", reason)])
+            self.refuse(reason)
+            end_by(error, self.count, is_script=False)
 
     def has_left(self, rank: int) -> bool:
         """Tell whether a worker has come to the end of its script."""

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, NoReturn
 
 import jax
+import keras
 
 from cluster_trainer.fits.script.log import begin_log
 from cluster_trainer.on_jax.cluster import join, present
@@ -18,7 +19,9 @@ from cluster_trainer.settings.task import as_started, from_environment
 
 ENGINE, JOINED = "CLUSTER_TRAINER_ENGINE", "CLUSTER_TRAINER_JAX_PROCESS"
 STARTUP_SECONDS = 300
-ON_BATCH = ("train_on_batch",)
+NO_CALL = "no such call: the image divides the work"
+ON_BATCH = "train_on_batch"
+OWN_LOOP = "an optimizer's apply, outside of fit"
 
 
 def install() -> None:
@@ -60,8 +63,31 @@ def _wrap(environ: Mapping[str, str], num_workers: int) -> None:
     trainer.fit = _kept(trainer.fit, environ)
     trainer.jax_state_sync = _synced(trainer.jax_state_sync)
     if num_workers > 1:
-        for name in ON_BATCH:
-            setattr(trainer, name, _refused(getattr(trainer, name), name, num_workers))
+        _refuse_others(trainer)
+
+
+def _refuse_others(trainer: Any) -> None:
+    """Refuse other ways to train, or to divide the work, on several workers."""
+    trainer.train_on_batch = _refused(trainer.train_on_batch, ON_BATCH, "fit")
+    optimizer, library = keras_jax_names.BaseOptimizer, keras_jax_names.distribution_lib
+    optimizer.apply = _refused(optimizer.apply, OWN_LOOP, "fit", _is_in_fit)
+    distribution = keras.distribution
+    for name in ("initialize", "set_distribution"):
+        refused = _refused(getattr(library, name), f"keras.distribution.{name}", NO_CALL, _is_none)
+        setattr(library, name, refused)
+        setattr(distribution, name, refused)
+    own = jax.distributed
+    own.initialize = _refused(own.initialize, "jax.distributed.initialize", NO_CALL)
+
+
+def _is_in_fit(*_: Any, **__: Any) -> bool:
+    from cluster_trainer.on_jax.step import is_tracing  # noqa: PLC0415  at the first one
+
+    return is_tracing()
+
+
+def _is_none(*arguments: Any, **keywords: Any) -> bool:
+    return [*arguments, *keywords.values()] == [None]
 
 
 def _epoch_iterator() -> type:
@@ -97,15 +123,25 @@ def _synced(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     return jax_state_sync
 
 
-def _refused(keras_own: Callable[..., Any], name: str, num_workers: int) -> Callable[..., Any]:
-    @wraps(keras_own)
-    def refuse(*_: Any, **__: Any) -> None:
-        from cluster_trainer.on_jax.refusals import refuse_on_batch  # noqa: PLC0415
+def _refused(
+    original: Callable[..., Any],
+    name: str,
+    accepted: str,
+    is_allowed: Callable[..., bool] = lambda *_, **__: False,
+) -> Callable[..., Any]:
+    """Return a function that ends the process with 78, unless the call is allowed."""
 
+    @wraps(original)
+    def refuse(*arguments: Any, **keywords: Any) -> Any:
+        from cluster_trainer.on_jax.refusals import refuse_call  # noqa: PLC0415
+
+        if is_allowed(*arguments, **keywords):
+            return original(*arguments, **keywords)
         try:
-            refuse_on_batch(name)
+            refuse_call(name, accepted)
         except ConfigurationError as error:
             present().refuse(str(error.problems[0]))
-            end_by(error, num_workers, is_script=False)
+            end_by(error, present().count, is_script=False)
+        return None
 
     return refuse

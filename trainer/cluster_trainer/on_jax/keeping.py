@@ -2,11 +2,10 @@
 
 import json
 import logging
-import random
 import time
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,12 @@ from cluster_trainer.checkpoints.checkpoint import (
 )
 from cluster_trainer.checkpoints.resume import Found, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.on_jax import random_state
+from cluster_trainer.on_jax.agreement import DIFFERENT
 from cluster_trainer.on_jax.batches import GlobalBatches
 from cluster_trainer.on_jax.cluster import JaxWorkers
 from cluster_trainer.on_jax.step import Steps
-from cluster_trainer.private import any_backend
+from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import (
     ConfigurationError,
     PeerStoppedError,
@@ -39,6 +40,11 @@ from cluster_trainer.problems import (
 from cluster_trainer.process.stop import StopRequest
 
 STOP, VALUES = "the end of an epoch", "the values at the end of an epoch"
+OTHER_DATA = (
+    "The data are others than at the earlier start. Set a seed where they are shuffled or drawn, "
+    "or call `keras.utils.set_random_seed` first. To start over, set TRAINER_RESUME=never or "
+    "another TRAINER_RUN_DIR."
+)
 log = logging.getLogger("trainer")
 
 
@@ -59,49 +65,70 @@ class LogsOfChief(keras.callbacks.Callback):
             logs.update(json.loads(chiefs))
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What is made for one fit.
+
+    Attributes:
+        workers: this one and the others.
+        saver: writes its checkpoints.
+        every: the steps between two; 0: none are kept.
+        found: the newest of an earlier start; None: this one is the first.
+        described: what must be unchanged when the fit resumes, name -> value.
+        first: the epoch to begin with, where there is no checkpoint.
+        steps: trains.
+        batches: are trained.
+        programs: digests of the compiled steps, of this start and earlier ones.
+        stop: whether this worker was asked to stop.
+    """
+
+    workers: JaxWorkers
+    saver: Saver
+    every: int
+    found: Found | None
+    described: Mapping[str, str]
+    first: int
+    steps: Steps
+    batches: GlobalBatches
+    programs: MutableMapping[str, str]
+    stop: StopRequest
+
+    @property
+    def place(self) -> Place:
+        """Where it begins."""
+        return (
+            self.found.checkpoint.place if self.found else Place(epoch=self.first, first=self.first)
+        )
+
+    @property
+    def had_ended(self) -> bool:
+        """Whether an earlier start has come to the fit's end."""
+        return self.place.stage == Stage.ALL
+
+
 class Keeping(keras.callbacks.Callback):
     """The last callback of a fit: saves its checkpoints, and restores the newest one.
 
     Args:
-        workers: this one and the others.
-        saver: writes them.
-        every: the steps between two; 0: none are kept.
-        found: the newest of an earlier start; None: this one is the first.
-        described: what must be unchanged when the fit resumes, name -> value.
+        fit: what is made for it.
         callbacks: the others, whose states are kept.
-        steps: trains.
-        batches: are trained.
-        stop: whether this worker was asked to stop.
-        first: the epoch to begin with, where there is no checkpoint.
 
     Attributes:
         place: where the fit is.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917
-        self,
-        workers: JaxWorkers,
-        saver: Saver,
-        every: int,
-        found: Found | None,
-        described: Mapping[str, str],
-        callbacks: Sequence[Any],
-        steps: Steps,
-        batches: GlobalBatches,
-        stop: StopRequest,
-        first: int,
-    ) -> None:
+    def __init__(self, fit: Fit, callbacks: Sequence[Any]) -> None:
         super().__init__()
-        self._workers, self._saver, self._every, self._found = workers, saver, every, found
-        self._described, self._callbacks = dict(described), callbacks
-        self._steps, self._batches, self._stop = steps, batches, stop
+        self._fit, self._callbacks, self._workers = fit, callbacks, fit.workers
+        self._found, self._every = fit.found, fit.every
         self._grown: dict[str, Grown] = {}
         self._asks_each_batch = False
-        self.place = found.checkpoint.place if found else Place(epoch=first, first=first)
+        self._validations = self._validations_before = 0
+        self.place = fit.place
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Give all workers the same values: those of the checkpoint, or the chief's."""
-        names = _names(self._variables())
+        names = names_of(self._variables())
         told = self._workers.exchange("\n".join(uncounted(names)), "the model's variables")
         if len(set(told)) > 1:
             accepted = "the same on all workers"
@@ -111,7 +138,7 @@ class Keeping(keras.callbacks.Callback):
         asks = any(_sees_batches(one) for one in own)
         self._asks_each_batch = self._workers.any(asks, "callbacks that see batches")
         if self._found is not None:
-            refuse_other_run(self._found, self._described, uncounted(names))
+            refuse_other_run(self._found, self._fit.described, uncounted(names))
             saved = self._found.checkpoint
             _warn_of_state(own)
             self._put_back(saved)
@@ -136,31 +163,47 @@ class Keeping(keras.callbacks.Callback):
         if self._asks_each_batch:
             is_stopped = self._workers.any(bool(self.model.stop_training), "the end of a step")
             self.model.stop_training = is_stopped
-        if self._steps.stops:
+        if self._fit.steps.stops:
             self._save()
             self._end()
         if self._every and self.place.step % self._every == 0:
             self._save()
 
+    def on_test_begin(self, logs: Any = None) -> None:
+        """Bring validation data that are no arrays to where the earlier start had them."""
+        iterator = getattr(self.model, keras_jax_names.VALIDATION, None)
+        if iterator is not None and self._validations_before:
+            with random_state.unchanged():
+                iterator.pass_by(self._validations_before)
+        self._validations_before = 0
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """Count the validation."""
+        self._validations += 1
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Stop on all workers or on none, and save."""
         is_stopped = self._workers.any(bool(self.model.stop_training), STOP)
         self.model.stop_training = is_stopped
-        self._align(epoch)
+        self._align(f"at the end of epoch {epoch + 1}")
         self.place = replace(
             self.place, epoch=epoch + 1, done=0, stage=Stage.EPOCH, stopped=is_stopped
         )
         self._save()
-        if self._workers.any(bool(self._stop.signal_number), STOP):
+        if self._workers.any(bool(self._fit.stop.signal_number), STOP):
             self._end()
 
     def on_train_end(self, logs: Any = None) -> None:
         """Save what the fit has ended with, and wait until it is written."""
+        if self._found is not None and self._fit.had_ended:  # Keras may average the weights again
+            self._put_values_back(self._found.checkpoint)
+            return
+        self._align("at the end of the fit")
         self.place = replace(self.place, stage=Stage.ALL)
         self._save()
-        self._saver.wait()
+        self._fit.saver.wait()
 
-    def _align(self, epoch: int) -> None:
+    def _align(self, when: str) -> None:
         """Give all workers the chief's values if theirs differ."""
         if self._workers.count == 1:
             return
@@ -169,44 +212,35 @@ class Keeping(keras.callbacks.Callback):
             digest = zlib.crc32(np.ascontiguousarray(variable.value).tobytes(), digest)
         if len(set(self._workers.gather(digest, VALUES))) == 1:
             return
-        log.warning(
-            "the workers' weights differ at the end of epoch %d: their processors round "
-            "differently, or a callback has changed them on one worker only. All go on with "
-            "those of the first worker",
-            epoch + 1,
-        )
+        log.warning(DIFFERENT, when)
         mine = self._checkpoint().to_bytes() if self._workers.rank == 0 else None
         content = self._workers.broadcast(mine, 0, "the first worker's values")
         self._put_values_back(Checkpoint.from_bytes(content))
 
     def _end(self) -> None:
-        self._saver.wait()
-        if self._stop.signal_number:
-            raise StopRequestedError(self._stop.signal_number)
+        self._fit.saver.wait()
+        if self._fit.stop.signal_number:
+            raise StopRequestedError(self._fit.stop.signal_number)
         raise PeerStoppedError
 
     def _read_again(self, saved: Checkpoint) -> None:
         """Bring the data to the checkpoint's place; see batches.py."""
-        place, iterator = self.place, self._batches.iterator
-        if iterator is None or place.stage == Stage.ALL:
+        place, batches = self.place, self._fit.batches
+        self._validations = self._validations_before = saved.progress["validations"]
+        self._fit.programs.update(saved.progress["programs"])
+        if batches.iterator is None or place.stage == Stage.ALL:
             return
-        states_before = _random_state()
-        iterator.read_again(place.epoch - place.first, place.done)
-        _put_random_back(states_before)
+        with random_state.unchanged():
+            batches.iterator.read_again(place.epoch - place.first, place.done)
         digest = saved.progress["data"]
-        if self._batches.digest != digest:
+        if batches.digest != digest:
             accepted = f"{digest:08x}, as until the checkpoint of step {place.step}"
-            advice = (
-                "The data are others than at the earlier start. Set a seed where they are shuffled "
-                "or drawn, or call `keras.utils.set_random_seed` first. To start over, set "
-                "TRAINER_RESUME=never or another TRAINER_RUN_DIR."
-            )
-            received = f"digest {self._batches.digest:08x}"
-            raise ConfigurationError([Problem("the data", received, accepted, advice)])
+            received = f"digest {batches.digest:08x}"
+            raise ConfigurationError([Problem("the data", received, accepted, OTHER_DATA)])
 
     def _save(self) -> None:
         if self._every:
-            self._saver.save(self._checkpoint())
+            self._fit.saver.save(self._checkpoint())
 
     def _variables(self) -> list[Any]:
         variables = [*self.model.variables, *self.model.optimizer.variables]
@@ -220,23 +254,25 @@ class Keeping(keras.callbacks.Callback):
         progress = {
             RUN: UNKNOWN_RUN,
             "place": asdict(self.place),
-            "data": self._batches.digest,
+            "data": self._fit.batches.digest,
+            "programs": dict(self._fit.programs),
+            "validations": self._validations,
             "logs": {},
             "callbacks": states.taken(self._callbacks, arrays, self._grown),
             "metrics": states.as_json(metrics, arrays),
-            "random": states.as_json(_random_state(), arrays),
+            "random": states.as_json(random_state.taken(), arrays),
             "saved_at": time.time(),
         }
-        names = _names(variables)
+        names = names_of(variables)
         names += [f"{KEPT_STATE}{index}" for index in range(len(names), len(arrays))]
-        place = self.place
-        return Checkpoint(place.step, place.stage, self._described, progress, names, arrays)
+        place, described = self.place, dict(self._fit.described)
+        return Checkpoint(place.step, place.stage, described, progress, names, arrays)
 
     def _put_values_back(self, saved: Checkpoint) -> None:
         for variable, array in zip(self._variables(), saved.arrays, strict=False):
             variable.assign(_typed(array, variable))
         keras_state = states.from_json(saved.progress["random"], saved.arrays)["keras"]
-        _put_generator_back(keras_state)
+        random_state.put_generator_back(keras_state)
 
     def _put_back(self, saved: Checkpoint) -> None:
         self._put_values_back(saved)
@@ -245,7 +281,7 @@ class Keeping(keras.callbacks.Callback):
             variable.assign(_typed(np.asarray(array), variable))
         kept = states.from_json(saved.progress["callbacks"], saved.arrays)
         states.put_back(self._callbacks, kept)
-        _put_random_back(states.from_json(saved.progress["random"], saved.arrays))
+        random_state.put_back(states.from_json(saved.progress["random"], saved.arrays))
 
 
 def _is_of_user(callback: Any) -> bool:
@@ -274,7 +310,7 @@ def fit_folder(folder: Path) -> Path:
     return folder / "checkpoints"
 
 
-def _names(variables: Sequence[Any]) -> list[str]:
+def names_of(variables: Sequence[Any]) -> list[str]:
     """Return the variables by name, dtype and shape, as TensorFlow's engine does."""
     sizes = [",".join(map(str, one.shape)) for one in variables]
     return [f"{one.path} {one.dtype}[{size}]" for one, size in zip(variables, sizes, strict=True)]
@@ -283,27 +319,3 @@ def _names(variables: Sequence[Any]) -> list[str]:
 def _typed(array: np.ndarray, variable: Any) -> np.ndarray:
     """Return the array in its own dtype: NumPy's files store bfloat16 as two bytes."""
     return array.view(variable.value.dtype) if array.dtype.kind == "V" else array
-
-
-def _random_state() -> dict[str, Any]:
-    version, numbers, gauss = random.getstate()
-    generator = any_backend.get_global_attribute(any_backend.GLOBAL_SEED_GENERATOR)
-    return {
-        "python": [version, list(numbers), gauss],
-        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
-        "keras": None if generator is None else np.array(generator.state.value),
-    }
-
-
-def _put_random_back(state: Mapping[str, Any]) -> None:
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    np.random.set_state(state["numpy"])  # noqa: NPY002
-    _put_generator_back(state["keras"])
-
-
-def _put_generator_back(value: Any) -> None:
-    if value is None:
-        any_backend.set_global_attribute(any_backend.GLOBAL_SEED_GENERATOR, None)
-    else:
-        any_backend.global_seed_generator().state.assign(np.asarray(value))

@@ -69,12 +69,19 @@ def refuse_fit(given: inspect.BoundArguments, *, several: bool) -> None:
         raise ConfigurationError(problems)
 
 
-def refuse_data(adapter: Any) -> None:
+def refuse_data(adapter: Any, shuffle: Any) -> None:
     """Refuse data whose order cannot be made the same on all workers.
 
+    Args:
+        adapter: Keras's own.
+        shuffle: as it was given to `fit`.
+
     Raises:
-        ConfigurationError: they are of another kind than arrays, a PyDataset, or a generator.
+        ConfigurationError: they are of another kind than arrays, a PyDataset, or a generator; or
+            only batches of them are to be shuffled.
     """
+    if shuffle == "batch":
+        raise ConfigurationError([_problem("shuffle", "batch", "True or False")])
     if not isinstance(adapter, READERS) and not isinstance(adapter, GlobalBatches):
         received = type(adapter).__name__.removesuffix("Adapter")
         accepted = "arrays, a keras.utils.PyDataset, or a generator"
@@ -91,13 +98,13 @@ def refuse_inner() -> None:
     raise ConfigurationError([_problem("fit", "a fit within a fit, or two at a time", accepted)])
 
 
-def refuse_on_batch(name: str) -> None:
-    """Refuse to train batch by batch on several workers.
+def refuse_call(name: str, accepted: str) -> None:
+    """Refuse a call that does not train on several workers together.
 
     Raises:
         ConfigurationError: always.
     """
-    raise ConfigurationError([_problem(name, "called, on several workers", "fit")])
+    raise ConfigurationError([_problem(name, "called, on several workers", accepted)])
 
 
 def _problem(name: str, received: str, accepted: str) -> Problem:

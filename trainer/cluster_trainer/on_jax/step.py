@@ -4,9 +4,15 @@ XLA computes the step for the global batch as on one device, whatever the device
 work, and adds the sums that are needed, such as those of gradients and of BatchNormalization's
 statistics. A batch whose rows do not divide evenly is given to all devices whole. So the result is
 that of one device for any model, up to rounding.
+
+XLA takes for granted that all workers run the same program with the same values and rows. So they
+agree before each step: see `agreement.py`.
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 import jax
@@ -14,16 +20,13 @@ import keras
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from cluster_trainer.on_jax.batches import digest_of
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.on_jax.agreement import Agreement, refuse_other_programs
+from cluster_trainer.on_jax.cluster import JaxWorkers
 
 AXIS = "batch"
-POSITIVE = 2**31 - 1
-SAME_DATA = (
-    "Each worker needs all of the data in the same order, and takes its share. Set a seed where "
-    "they are loaded, shuffled or drawn, or call `keras.utils.set_random_seed` first, with the "
-    "same number on all workers."
-)
+CALLBACKS = re.compile(r"(callback\b[^\n]*?)\d{6,}")
+"""Addresses and counters of Python functions that a program calls: others in each process."""
+_tracing: list[bool] = []
 
 
 class Steps:
@@ -31,24 +34,35 @@ class Steps:
 
     Args:
         model: the one to train.
+        workers: this one and the others.
         is_to_stop: tells whether this worker was asked to stop.
+        programs: digests of the compiled steps of earlier starts, by the shapes of their arguments;
+            it is completed.
 
     Attributes:
-        stops: whether any worker was, before the last step.
+        stops: whether any worker was asked to stop, before the last step.
     """
 
-    def __init__(self, model: Any, is_to_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        workers: JaxWorkers,
+        is_to_stop: Callable[[], bool],
+        programs: MutableMapping[str, str],
+    ) -> None:
         devices = np.array(jax.devices())
         self._devices, self._here = len(devices), len(jax.local_devices())
         self._first = jax.process_index() * self._here
         mesh = Mesh(devices, (AXIS,))
         self._whole = NamedSharding(mesh, PartitionSpec())
         self._cut = NamedSharding(mesh, PartitionSpec(AXIS))
-        self._is_to_stop, self.stops, self._done = is_to_stop, False, 0
+        self._workers, self._is_to_stop, self._digests = workers, is_to_stop, programs
+        self._agreement = Agreement(workers, self._whole, self._cut)
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self.stops = False
 
-        def step(state: Any, batch: Any, notes: Any) -> Any:
-            logs, state = model.train_step(state, batch)
-            return logs, state, notes.max(axis=0)
+        def step(state: Any, batch: Any) -> Any:
+            return model.train_step(state, batch)
 
         self._step = jax.jit(step, donate_argnums=0, out_shardings=self._whole)
 
@@ -57,25 +71,37 @@ class Steps:
 
         Raises:
             StopIteration: there is none left.
-            ConfigurationError: the workers have read different batches.
+            ConfigurationError: the workers have read different batches, or have compiled different
+                steps.
         """
-        batch = next(iterator)
-        digest = digest_of(batch, self._done) & POSITIVE
+        batch = next(iterator, None)
+        key, stops = _shapes_of(state, batch), self._is_to_stop()
+        is_new = key not in self._compiled
+        if self._workers.count > 1:
+            is_given = not all(map(self._is_of_all, jax.tree.leaves(state)))
+            agreed = self._agreement.before_step(batch, stops, is_new, is_given)
+            stops, is_new = agreed.stops, agreed.is_new
+            if agreed.is_given:
+                state = self._agreement.alike(state)
+        if batch is None:
+            raise StopIteration
         state = jax.tree.map(self._of_all, state)
-        logs, state, noted = self._step(state, self._shared(batch), self._notes(digest))
-        stops, most, least = np.asarray(noted)
-        if most != -least:
-            received = f"batch {self._done + 1} of this start: digest {digest:08x}"
-            raise ConfigurationError(
-                [Problem("the data", received, "the same on all workers", SAME_DATA)]
-            )
-        self.stops, self._done = bool(stops), self._done + 1
+        shares = self._shared(batch)
+        if is_new:
+            self._compile(key, state, shares)
+        logs, state = self._compiled[key](state, shares)
+        self.stops = stops
         return jax.tree.map(of_this_process, logs), state
 
-    def _notes(self, digest: int) -> jax.Array:
-        """Return what the workers tell each other within a step, of which the largest counts."""
-        row = np.array([[int(self._is_to_stop()), digest, -digest]], np.int32)
-        return self._given(np.repeat(row, self._here, 0), self._cut, (self._devices, 3))
+    def _compile(self, key: Any, state: Any, shares: Any) -> None:
+        with _within_step():
+            lowered = self._step.lower(state, shares)
+        text = CALLBACKS.sub(r"\1", lowered.as_text())
+        name = _digest(f"{jax.__version__} {keras.__version__} {self._devices} {key}")
+        digest, before = _digest(text), self._digests.get(name)
+        refuse_other_programs(self._workers, digest, before)
+        self._digests[name] = digest
+        self._compiled[key] = lowered.compile()
 
     def _shared(self, batch: Any) -> Any:
         leaves = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
@@ -94,9 +120,12 @@ class Steps:
 
         return jax.tree.map(share, batch)
 
+    def _is_of_all(self, value: Any) -> bool:
+        return isinstance(value, jax.Array) and value.sharding == self._whole
+
     def _of_all(self, value: Any) -> Any:
         """Return an array of this process as one of all, which has the same value everywhere."""
-        if isinstance(value, jax.Array) and value.sharding == self._whole:
+        if self._is_of_all(value):
             return value
         here = [jax.device_put(value, one) for one in jax.local_devices()]
         return jax.make_array_from_single_device_arrays(value.shape, self._whole, here)
@@ -106,6 +135,29 @@ class Steps:
         return jax.make_array_from_process_local_data(sharding, mine, shape)
 
 
+def is_tracing() -> bool:
+    """Tell whether the step of a fit is being traced."""
+    return bool(_tracing)
+
+
+@contextmanager
+def _within_step() -> Iterator[None]:
+    _tracing.append(True)
+    try:
+        yield
+    finally:
+        _tracing.pop()
+
+
 def of_this_process(value: Any) -> Any:
     """Return the array on this process's first device of one that is the same on all devices."""
     return value.addressable_data(0) if isinstance(value, jax.Array) else value
+
+
+def _shapes_of(state: Any, batch: Any) -> Any:
+    leaves, structure = jax.tree.flatten((state, batch))
+    return structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:12]

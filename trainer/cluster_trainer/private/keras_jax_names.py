@@ -12,6 +12,12 @@ from jax._src.distributed import global_state
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.trainer import JAXEpochIterator, JAXTrainer
 
+# `set_distribution`, which `scope` of a distribution calls as well.
+from keras.src.distribution import distribution_lib
+
+# The method `apply` of every optimizer, which a loop of a script's own calls.
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
 # Keras's choice of how it reads data, and its own readers: they decide what a batch is.
 from keras.src.trainers.data_adapters import get_data_adapter
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
@@ -29,6 +35,8 @@ from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 STATE = "_jax_state"
 """The attribute of a model that has its values while they are not in its variables."""
+VALIDATION = "_eval_epoch_iterator"
+"""The attribute of a model in which `fit` keeps the batches of its validations until its end."""
 
 
 def use_iterator(kind: type) -> None:
