@@ -23,6 +23,7 @@ from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.fits.identity import end_mark
 from cluster_trainer.fits.identity.fits import Chosen
+from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.on_jax import refusals
 from cluster_trainer.on_jax.arguments import arrange, callbacks_of, global_batches
 from cluster_trainer.on_jax.comparison import (
@@ -139,6 +140,7 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
         batches=batches,
         programs=programs,
         stop=script.stop,
+        files=_files(script, given, goes_on=found is not None),
     )
     before = model.train_function
     try:
@@ -151,11 +153,19 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
     finally:
         model.train_function = before
         saver.close()
+        if fit.files:
+            fit.files.let_go()
     if script.keeps:
         end_mark.await_end(job.folder, workers, script.environ)
     if script.stop.signal_number:  # too late for this fit to end by it
         os.kill(os.getpid(), script.stop.signal_number)
     return history
+
+
+def _files(script: Script, given: inspect.BoundArguments, *, goes_on: bool) -> ChiefsFiles | None:
+    if script.workers.count == 1:
+        return None
+    return ChiefsFiles(script.workers, callbacks_of(given), script.job.folder, goes_on=goes_on)
 
 
 def _say(found: Found | None, chosen: Chosen, job: Job) -> None:

@@ -25,6 +25,7 @@ from cluster_trainer.checkpoints.checkpoint import (
 )
 from cluster_trainer.checkpoints.resume import Found, refuse_other_run
 from cluster_trainer.checkpoints.saver import Saver
+from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.on_jax import random_state
 from cluster_trainer.on_jax.agreement import DIFFERENT
 from cluster_trainer.on_jax.batches import GlobalBatches
@@ -80,6 +81,7 @@ class Fit:
         batches: are trained.
         programs: digests of the compiled steps, of this start and earlier ones.
         stop: whether this worker was asked to stop.
+        files: those that the chief's callbacks write; None: this worker is alone.
     """
 
     workers: JaxWorkers
@@ -92,6 +94,7 @@ class Fit:
     batches: GlobalBatches
     programs: MutableMapping[str, str]
     stop: StopRequest
+    files: ChiefsFiles | None
 
     @property
     def place(self) -> Place:
@@ -122,7 +125,7 @@ class Keeping(keras.callbacks.Callback):
         self._fit, self._callbacks, self._workers = fit, callbacks, fit.workers
         self._found, self._every = fit.found, fit.every
         self._grown: dict[str, Grown] = {}
-        self._asks_each_batch = False
+        self._asks_each_batch = self._shares_files = False
         self._validations = self._validations_before = 0
         self.place = fit.place
 
@@ -137,6 +140,7 @@ class Keeping(keras.callbacks.Callback):
         own = [one for one in self._callbacks if _is_of_user(one)]
         asks = any(_sees_batches(one) for one in own)
         self._asks_each_batch = self._workers.any(asks, "callbacks that see batches")
+        self._begin_files()
         if self._found is not None:
             refuse_other_run(self._found, self._fit.described, uncounted(names))
             saved = self._found.checkpoint
@@ -189,6 +193,7 @@ class Keeping(keras.callbacks.Callback):
         self.place = replace(
             self.place, epoch=epoch + 1, done=0, stage=Stage.EPOCH, stopped=is_stopped
         )
+        self._share_files(is_last=False)
         self._save()
         if self._workers.any(bool(self._fit.stop.signal_number), STOP):
             self._end()
@@ -199,9 +204,21 @@ class Keeping(keras.callbacks.Callback):
             self._put_values_back(self._found.checkpoint)
             return
         self._align("at the end of the fit")
+        self._share_files(is_last=True)
         self.place = replace(self.place, stage=Stage.ALL)
         self._save()
         self._fit.saver.wait()
+
+    def _begin_files(self) -> None:
+        if files := self._fit.files:
+            self._shares_files = files.are_alike()
+            files.share_best()
+            files.begin()
+
+    def _share_files(self, *, is_last: bool) -> None:
+        """Give all workers what the chief's callbacks have written."""
+        if self._fit.files and self._shares_files:
+            self._fit.files.share(is_last=is_last)
 
     def _align(self, when: str) -> None:
         """Give all workers the chief's values if theirs differ."""
@@ -240,6 +257,8 @@ class Keeping(keras.callbacks.Callback):
 
     def _save(self) -> None:
         if self._every:
+            if self._fit.files:
+                self._fit.files.share_best()
             self._fit.saver.save(self._checkpoint())
 
     def _variables(self) -> list[Any]:
