@@ -1,6 +1,7 @@
 """A Keras program for JAX that knows nothing of workers; CASE chooses what it trains, and how.
 
-KILLS: the worker that ends itself by SIGKILL in the third epoch of its first start.
+KILLS: the worker that ends itself by SIGKILL in the third epoch of its first start. ENDS: the
+worker that does so after the fit.
 """
 
 # ruff: noqa: ARG002  Keras gives its hooks these arguments
@@ -85,6 +86,22 @@ class Alone(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+class Rate(keras.callbacks.Callback):
+    """Sets another learning rate on one worker only."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1 and os.environ["WORKER_INDEX"] == "1":
+            self.model.optimizer.learning_rate.assign(0.5)
+
+
+class OneTrains(keras.callbacks.Callback):
+    """Calls on one worker only what is refused, while the other one is in a step."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 1 and os.environ["WORKER_INDEX"] == "1":
+            self.model.train_on_batch(x[:24], y[:24])
+
+
 class Stopping(keras.callbacks.Callback):
     """Asks one worker to stop, once, in the middle of the second epoch."""
 
@@ -93,6 +110,13 @@ class Stopping(keras.callbacks.Callback):
         if os.environ["WORKER_INDEX"] == "1" and batch == 1 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def scaled(labels, scores):
+    """Return a loss that reads a number, which differs between workers or starts."""
+    read = "WORKER_INDEX" if CASE == "other number" else "RESTART_COUNT"
+    losses = keras.losses.sparse_categorical_crossentropy(labels, scores, from_logits=True)
+    return losses * (1 + int(os.environ.get(read, "0")))
 
 
 def made():
@@ -104,8 +128,10 @@ def made():
     kind = OwnStep if CASE == "own step" else keras.Model
     model = kind(inputs, outputs)
     model.compile(
-        keras.optimizers.Adam(0.01, use_ema=CASE == "ema"),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        keras.optimizers.Adam(0.01, use_ema=CASE in {"ema", "ema early"}),
+        scaled
+        if CASE in {"other number", "later number"}
+        else keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
         steps_per_execution=2 if CASE == "steps_per_execution" else 1,
         run_eagerly=CASE == "run_eagerly",
@@ -135,12 +161,34 @@ if CASE == "dataset":
 if CASE in {"generator", "unlike draws"}:
     seed = 3 if CASE == "generator" else None
     arguments = {"x": generated(seed), "steps_per_epoch": 4, "validation_data": (x, y)}
-if CASE == "early":
+if CASE == "short":
+    number = 8 - int(os.environ["WORKER_INDEX"])
+    arguments = {"x": ((x[i : i + 12], y[i : i + 12]) for i in range(number))}
+if CASE == "validation":
+    arguments = {"x": x, "y": y, "batch_size": 24, "validation_data": generated(3)}
+    arguments |= {"validation_steps": 2}
+if CASE == "shuffle":
+    arguments |= {"shuffle": "batch"}
+if CASE == "files":
+    file = "best.weights.h5"
+    options = {"save_weights_only": True, "save_best_only": True, "monitor": "loss"}
+    callbacks.insert(0, keras.callbacks.ModelCheckpoint(file, **options))
+if CASE in {"early", "ema early"}:
     stopping = keras.callbacks.EarlyStopping("loss", min_delta=9, restore_best_weights=True)
     stopping.patience = 1 if "KILLS" not in os.environ else 2
     callbacks.insert(0, stopping)
 if CASE == "inner fit":
     callbacks.append(Inner())
+if CASE == "one trains":
+    callbacks.append(OneTrains())
+if CASE == "rate":
+    callbacks.append(Rate())
+if CASE == "distribution":
+    keras.distribution.set_distribution(keras.distribution.DataParallel())
+if CASE == "own loop":
+    optimizer, variables = keras.optimizers.SGD(0.1), model.trainable_variables
+    optimizer.build(variables)
+    optimizer.apply([np.zeros(one.shape) for one in variables], variables)
 if CASE == "meddling":
     callbacks.append(Meddling())
 if CASE == "alone":
@@ -158,6 +206,13 @@ if CASE == "thread":
 history = model.fit(**arguments, epochs=EPOCHS, verbose=0, callbacks=callbacks).history
 for name, values in history.items():
     print("history", name, *[f"{float(value):.6f}" for value in values])
+is_first = os.environ.get("RESTART_COUNT", "0") == "0"
+if is_first and os.environ.get("ENDS") == os.environ["WORKER_INDEX"]:
+    os.kill(os.getpid(), signal.SIGKILL)
+if CASE in {"early", "ema early"}:
+    print("stopped", stopping.stopped_epoch, stopping.best_epoch)
+if CASE == "files":
+    model.load_weights("best.weights.h5")
 loss, accuracy = model.evaluate(x, y, verbose=0)
 rows = len(model.predict(x, verbose=0))
 print(f"evaluated {loss:.6f} {accuracy:.6f}; {rows} rows predicted")

@@ -90,6 +90,9 @@ class JaxWorkers:
         client: of JAX's coordinator; None: this process is alone.
         size: the number of processes.
         rank: this one's, from 0.
+
+    Attributes:
+        has_fitted: whether the script has called `fit`.
     """
 
     newcomers: frozenset[int] = frozenset()
@@ -97,7 +100,7 @@ class JaxWorkers:
     def __init__(self, client: Any, size: int, rank: int) -> None:
         self._client, self.count, self.rank = client, size, rank
         self._numbers = count()
-        self._is_refusing = False
+        self._is_refusing = self.has_fitted = False
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -239,6 +242,11 @@ def _leave(workers: JaxWorkers, pid: int) -> None:
         return
     if getattr(sys, "last_value", None) is not None:  # the others may wait for it in a step
         leave_process(ExitCode.CRASHED, None)
+    if not workers.has_fitted:
+        log.warning(
+            "the script has called no `fit`, so the workers have not trained together: each has "
+            "run all of it alone"
+        )
     try:
         workers.leave()
     except PeerLostError as error:

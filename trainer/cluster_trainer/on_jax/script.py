@@ -64,6 +64,7 @@ def begun(environ: Mapping[str, str]) -> Script:
     start_log(job.task.name, view=job.view)
     refusals.refuse_settings(job)
     workers = present()
+    workers.has_fitted = True
     if workers.count != job.task.num_workers:
         accepted = "the process that the entrypoint has started"
         received = f"process {os.getpid()}, which another one has started"
