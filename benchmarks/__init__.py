@@ -1,1 +1,1 @@
-"""Measurements: ratios side by side in one run, medians, with what was predicted."""
+"""Benchmarks. They compare ratios within one run, and print medians beside the predictions."""

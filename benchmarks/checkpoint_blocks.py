@@ -1,9 +1,9 @@
-"""Runs on each worker, inside the image: blocks of steps with and without a checkpoint, in turn.
+"""Runs on each worker, in the image: blocks of steps with a checkpoint and without, in turn.
 
-A machine's speed may change by more than a checkpoint costs from one run to the next. Blocks of
-about a second, one after the other in the same processes, meet the same machine. The checkpoint
-comes first in its block, so that what is written beside training counts in that block, too.
-Prints one JSON object: kind -> seconds of each block.
+From one run to the next, a machine's speed may change by more than a checkpoint costs. Within one
+process, blocks of about a second run at the same speed. The checkpoint is at the beginning of its
+block, so the time in which it is written counts in that block, too. Prints one JSON object: kind ->
+seconds of each block.
 """
 
 import json
@@ -22,11 +22,11 @@ from cluster_trainer.settings.job import read_job
 from cluster_trainer.train import build_run, start_strategy
 
 PAIRS = int(sys.argv[1])
-WARM_UP = 4  # blocks in which steps are compiled, and the length of a call is found
+WARM_UP = 4  # blocks that compile the steps and find the length of a call
 WITH, WITHOUT = "with", "without"
 MANY_STEPS = 10**9
 
-# In both orders, so that a machine that grows slower or faster favours neither.
+# In both orders, so that a machine that becomes slower or faster favours neither.
 PAIR_OF_KINDS = ((WITHOUT, WITH), (WITH, WITHOUT))
 kinds = [WITH, WITHOUT] * (WARM_UP // 2)
 kinds += [kind for pair in range(PAIRS) for kind in PAIR_OF_KINDS[pair % 2]]
@@ -36,7 +36,7 @@ keep = CheckpointCallback._save  # noqa: SLF001  it is called wherever a checkpo
 
 
 def begin_block(self: CheckpointCallback) -> None:
-    """End the block before, and begin the next one, after a checkpoint or not."""
+    """End the previous block, and begin the next one, with a checkpoint or without."""
     global began  # noqa: PLW0603
     now = time.monotonic()
     if began is not None:
@@ -49,7 +49,7 @@ def begin_block(self: CheckpointCallback) -> None:
 
 
 def end() -> None:
-    """Print the result, and end as the trainer does."""
+    """Print the result, and exit as the trainer does."""
     workers = workers_of(distribution)
     workers.gather(0)
     if job.task.is_chief:

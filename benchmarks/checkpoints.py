@@ -1,7 +1,7 @@
-"""What checkpoints cost: mnist_cnn with and without them, in turn.
+"""Measures the cost of checkpoints: mnist_cnn with and without them, in turn.
 
-MNIST's shapes with made-up pixels (time does not depend on them), one thread a worker, each worker
-pinned to a processor of its own.
+The pixels are random, in MNIST's shapes, because the time does not depend on them. Each worker has
+one thread, and is pinned to its own processor.
 """
 
 import json
@@ -33,7 +33,7 @@ SETTINGS = {
     "TRAINER_PER_REPLICA_BATCH_SIZE": "64",
     "TRAINER_THREADS": "1",
 }
-# Runs inside the container: what a checkpoint takes, part by part. Training waits for the copy.
+# Runs in the container: measures the parts of a checkpoint. Training waits only for the copy.
 PARTS = """
 import json, time
 from pathlib import Path
@@ -68,7 +68,7 @@ def main(image: str) -> None:
 
 
 def print_blocks(image: str) -> None:
-    """Print what an interval's steps take, with and without a checkpoint."""
+    """Print the time of an interval's steps, with a checkpoint and without."""
     print(f"predicted: {PREDICTED}\n")
     print("| workers | steps | without | with a checkpoint | more | middle half of the pairs |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -82,12 +82,12 @@ def print_blocks(image: str) -> None:
 
 
 def percent(ratio: float) -> str:
-    """Return how much more a ratio is than 1."""
+    """Return how far a ratio is above 1, in percent."""
     return f"{100 * (ratio - 1):+.1f} %"
 
 
 def print_parts(image: str) -> None:
-    """Print what the parts of one checkpoint take."""
+    """Print the time of each part of one checkpoint."""
     print("| weights | file | copied (training waits) | serialised | checked and written |")
     print("| --- | --- | --- | --- | --- |")
     for weights, measured in parts(image).items():
@@ -97,7 +97,7 @@ def print_parts(image: str) -> None:
 
 
 def parts(image: str) -> dict[str, list[list[float]]]:
-    """Return for each number of weights the checkpoints: bytes, and the seconds of each part."""
+    """Return the checkpoints of each number of weights: bytes, and the seconds of each part."""
     with tempfile.TemporaryDirectory() as folder:
         mine = [f"--volume={folder}:/runs", f"--user={os.getuid()}:{os.getgid()}"]
         command = ["docker", "run", "--rm", *mine, "--entrypoint=python", image, "-c", PARTS]
@@ -106,7 +106,7 @@ def parts(image: str) -> dict[str, list[list[float]]]:
 
 
 def measure(image: str, workers: int, steps: int, pairs: int) -> dict[str, list[float]]:
-    """Train on so many containers; return the seconds of the blocks with and without."""
+    """Train on this number of containers; return the seconds of the blocks with and without."""
     network = f"ctb-{os.getpid()}-{time.monotonic_ns()}"
     names = [f"{network}-{index}" for index in range(workers)]
     hosts = ",".join(f"{name}:2222" for name in names)
@@ -137,7 +137,7 @@ def start(
     options: Sequence[str],
     command: Sequence[str],
 ) -> None:
-    """Start one worker, with its results and the programs in a folder of the host."""
+    """Start one worker. A folder of the host has its results and the programs."""
     variables = [f"--env={name}={text}" for name, text in settings.items()]
     volumes = [f"--volume={folder}:/workspace:ro", f"--volume={folder}:/runs"]
     user = f"--user={os.getuid()}:{os.getgid()}"
@@ -145,6 +145,6 @@ def start(
 
 
 def docker(*arguments: str) -> str:
-    """Run one docker command and return what it prints, errors last."""
+    """Run a docker command and return its output, with standard error at the end."""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     return done.stderr + done.stdout

@@ -1,10 +1,10 @@
-"""What averaging weights every H steps costs in accuracy: `python -m benchmarks.fewer_sums`.
+"""Measures the accuracy of averaging weights every H steps: `python -m benchmarks.fewer_sums`.
 
-`digits` and a small language model, with Adam and with SGD with momentum, on two and four workers,
-each H against exact training (1), after as many examples. The table has the mean over the seeds,
-and for H above 1 the mean difference from the exact run of the same seed, with the standard
-deviation of these differences. All workers of a case are processes in one container, which meet on
-127.0.0.1.
+It trains `digits` and a small language model, with Adam and with SGD with momentum, on two and four
+workers. Each H is compared with exact training (1) after the same number of examples. The table has
+the mean over the seeds. For H above 1, it also has the mean difference from the exact run of the
+same seed, and the standard deviation of these differences. All workers of a case are processes in
+one container, which meet on 127.0.0.1.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SEEDS = [1, 2, 3, 4, 5]
 TASKS = ["digits", "language"]
 SCRIPT = Path(__file__).with_name("fewer_sums_script.py")
 STORIES = Path(__file__).parent.parent / "examples/language-model/stories.py"
-# Starts the workers, and prints what the chief's last line says.
+# Starts the workers, and prints the chief's last line.
 START = """
 import json, os, subprocess, sys
 
@@ -51,14 +51,14 @@ SETTINGS = {
 
 
 def results(image: str, task: str, workers: int, every: int, seeds: list[int]) -> dict[str, float]:
-    """Return what each optimizer and seed has come to: "OPTIMIZER SEED" -> result.
+    """Return the result of each optimizer and seed: "OPTIMIZER SEED" -> result.
 
     Raises:
-        subprocess.CalledProcessError: a worker has failed; its output was printed.
+        subprocess.CalledProcessError: a worker failed; its output was printed.
     """
     asked = ["docker", "inspect", "--format", "{{json .Config.Entrypoint}}", image]
     launcher = json.loads(subprocess.check_output(asked))
-    entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which is there once
+    entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which runs once, as PID 1
     command = ["python", "/script.py", task, *map(str, seeds)]
     variables = SETTINGS | {"TRAINER_SYNC_EVERY": str(every)}
     given = [item for name, value in variables.items() for item in ("--env", f"{name}={value}")]
@@ -76,7 +76,7 @@ def results(image: str, task: str, workers: int, every: int, seeds: list[int]) -
 
 
 def cell(exact: dict[str, float], found: dict[str, float], optimizer: str) -> str:
-    """Return the mean of an optimizer's results, and how it differs from exact training."""
+    """Return the mean of an optimizer's results, and its difference from exact training."""
     names = [name for name in found if name.startswith(optimizer)]
     mean = statistics.mean(found[name] for name in names)
     if found is exact:

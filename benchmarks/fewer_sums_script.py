@@ -14,7 +14,9 @@ import tensorflow as tf
 
 DIGITS = "/opt/cluster-trainer/data/digits/1.0.0"
 STEPS = 448
-"""Of the only epoch, at whose end weights are averaged in any case: 7 rounds of 64."""
+"""The steps of the only epoch: 7 rounds of 64. At the end of an epoch, weights are always
+averaged.
+"""
 WINDOW, WIDTH, HEADS, SENTENCES = 16, 32, 2, 2000
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -29,7 +31,7 @@ def digits(split: str) -> Arrays:
 
 
 def network() -> keras.Model:
-    """Return a small network for the digits."""
+    """Return a small network for `digits`."""
     return keras.Sequential(
         [
             keras.Input((28, 28, 1)),
@@ -45,7 +47,7 @@ def network() -> keras.Model:
 
 
 def text(split: str) -> Arrays:
-    """Return windows of a made-up text (examples/language-model), and the words that follow."""
+    """Return windows of a generated text (examples/language-model), and the next words."""
     from stories import sentence  # noqa: PLC0415  mounted beside this file
 
     draws = random.Random(7)  # noqa: S311
@@ -59,7 +61,7 @@ def text(split: str) -> Arrays:
 
 
 def language_model() -> keras.Model:
-    """Return a decoder of one block: logits of the next word at each place."""
+    """Return a decoder of one block: logits of the next word at each position."""
     layers, count = keras.layers, int(text("train")[0].max()) + 1
     entry = keras.Input((WINDOW,), dtype="int32")
     places = layers.Embedding(WINDOW, WIDTH)(keras.ops.arange(WINDOW))
@@ -100,7 +102,7 @@ def trained(task: str, optimizer: str, seed: int, train: Arrays, test: Arrays) -
 
 
 def main(task: str, seeds: list[int]) -> None:
-    """Train one after the other, and print what each has come to."""
+    """Train with each optimizer and seed, and print the results."""
     load = TASKS[task][0]
     train, test = load("train"), load("test")
     found = {

@@ -1,9 +1,10 @@
-"""What Keras's own `fit` of a script costs: beside the trainer's own, and legacy Keras's.
+"""Compares the speed of a script's `fit`, of the trainer's, and of legacy Keras's.
 
-mnist_cnn on MNIST's shapes with made-up pixels, 64 examples a worker and step, each worker one
-thread on a processor of its own, all in one container, started by its entrypoint: two workers sum
-over the ring, but for legacy Keras, which has TensorFlow's collectives. The cases take turns; each
-counts the examples of an epoch from its second on, and the two workers' are those of both together.
+They train mnist_cnn on random pixels in MNIST's shapes, with 64 examples per worker and step. Each
+worker has one thread on its own processor. All workers are in one container, and its entrypoint
+starts them. Two workers sum over the ring; with legacy Keras, over TensorFlow's collectives. The
+cases take turns. Each counts the examples of its epochs from the second on, of both workers
+together.
 """
 
 import json
@@ -15,7 +16,7 @@ import sys
 PREDICTED = "fit at least 0.95 of the trainer; on two workers at least 1.6 times legacy fit"
 ROUNDS = 3
 EXAMPLES = 20_000
-# Runs inside the container, once for each worker of a case: prints the epochs' examples a second.
+# Runs in the container, once for each worker of a case: prints the examples/s of each epoch.
 WORKER = """
 import json, os, sys, time
 from contextlib import nullcontext
@@ -107,7 +108,7 @@ NAMES = {"trainer": "the trainer's `fit`", "fit": "Keras's `fit`", "legacy": "le
 
 
 def measure(image: str) -> dict[str, list[float]]:
-    """Return each case's examples a second, one number a round."""
+    """Return the examples/s of each case, one number for each round."""
     worker = WORKER.replace("EXAMPLES", str(EXAMPLES))
     command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python", image]
     command += ["-c", LAUNCHER, worker, str(ROUNDS)]

@@ -1,8 +1,8 @@
-"""How long the gate takes until all workers are released, and what it costs in messages.
+"""Measures how long the gate takes to release all workers, and how many messages that needs.
 
-Real gates and sockets on this machine's loopback interface: the chief in one process, the members
-in a few others, all started at the same moment. A real cluster has a processor for each worker and
-slower wires; what counts here is the chief, which every member talks to.
+It uses real gates and sockets on the loopback interface: the chief in one process, the members in a
+few others, all started at the same time. In a real cluster, each worker has its own processor, and
+the network is slower. The chief limits the speed, because every member exchanges messages with it.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ WORKERS = (10, 100, 1000)
 ROUNDS = 3
 MEMBER_PROCESSES = 3
 PORTS = range(21_000, 32_000)
-"""Below the ports that dialling sockets are given (net.ipv4.ip_local_port_range)."""
+"""Below the ports that the kernel gives to sockets that connect (net.ipv4.ip_local_port_range)."""
 SETTINGS = {f"TRAINER_SETTING_{number}": "a value" for number in range(20)}
 TIMEOUT_SECONDS = 120.0
 
 
 @dataclass
 class Sent:
-    """What the gates of one process sent; each line that a connection writes is a message."""
+    """Counts the messages of the gates of one process: each line that a connection writes."""
 
     messages: int = 0
     bytes: int = 0
 
     def count(self) -> None:
-        """Count from now on."""
-        write = Connection._write  # noqa: SLF001 -- the one place that all lines go through
+        """Begin to count."""
+        write = Connection._write  # noqa: SLF001 -- all lines are written here
 
         async def counted(connection: Connection, line: bytes) -> None:
             self.messages += 1
@@ -88,7 +88,7 @@ def measure(count: int) -> tuple[float, tuple[int, int]]:
 
 
 def run(spec: ClusterSpec, ranks: list[int], barrier: Barrier, results: object) -> None:
-    """Pass the gate as these workers, in one process, and tell what was sent."""
+    """Pass the gate as these workers, in one process, and return what was sent."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sent = Sent()
@@ -100,7 +100,7 @@ def run(spec: ClusterSpec, ranks: list[int], barrier: Barrier, results: object) 
 
 
 def workers(spec: ClusterSpec, ranks: list[int]) -> Iterator[Terms]:
-    """Yield what each worker is called with."""
+    """Yield the arguments of each worker."""
     facts = Facts(
         hosts=host_list(spec),
         image="0.1.0 (3a4601d)",
@@ -114,14 +114,14 @@ def workers(spec: ClusterSpec, ranks: list[int]) -> Iterator[Terms]:
             task=spec.members[rank].task,
             facts=facts,
             timeout_seconds=TIMEOUT_SECONDS,
-            token="a token",  # noqa: S106 -- so that signatures are measured, too
+            token="a token",  # noqa: S106 -- signatures are measured, too
             say=lambda *_: None,
             timing=Timing(),
         )
 
 
 async def meet_all(all_terms: list[Terms]) -> None:
-    """Pass the gate as all of them; raise what any of them ends with."""
+    """Pass the gate as all of these workers; raise the first error."""
     await asyncio.gather(*(meet(terms) for terms in all_terms))
 
 

@@ -1,9 +1,9 @@
-"""What a second worker gains if reading takes the time: `python -m benchmarks.slow_input`.
+"""Measures what a second worker gains if input is slow: `python -m benchmarks.slow_input`.
 
-A `tf.data` pipeline with a `map` that waits 5 ms for each example, and a small network on MNIST's
-shapes. One worker, two workers that prepare their own rows, and two that prepare all rows, because
-a `filter` comes after the `map`. The workers are processes in one container, each on a processor of
-its own. The cases take turns; the first epoch of each does not count.
+A `map` of a `tf.data` pipeline waits 5 ms for each example. The network is small, and has MNIST's
+shapes. There are three cases: one worker, two workers that prepare their own rows, and two that
+prepare all rows, because a `filter` comes after the `map`. The workers are processes in one
+container, each on its own processor. The cases take turns. The first epoch of each does not count.
 """
 
 import argparse
@@ -21,7 +21,7 @@ CASES = {
     "two workers, all rows": (2, "all"),
 }
 SCRIPT = Path(__file__).with_name("slow_input_script.py")
-# Starts the workers of a case, and prints what the chief's last line says.
+# Starts the workers of a case, and prints the chief's last line.
 START = """
 import json, os, subprocess, sys
 
@@ -47,14 +47,14 @@ SETTINGS = {"TRAINER_CHECKPOINT_STEPS": "0", "TRAINER_THREADS": "1", "MAX_RESTAR
 
 
 def rate(image: str, workers: int, rows: str) -> float:
-    """Return the examples a second of a case, over all workers.
+    """Return a case's examples/s, over all workers.
 
     Raises:
-        subprocess.CalledProcessError: a worker has failed; its output was printed.
+        subprocess.CalledProcessError: a worker failed; its output was printed.
     """
     asked = ["docker", "inspect", "--format", "{{json .Config.Entrypoint}}", image]
     launcher = json.loads(subprocess.check_output(asked))
-    entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which is there once
+    entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which runs once, as PID 1
     given = [item for name, value in SETTINGS.items() for item in ("--env", f"{name}={value}")]
     output = subprocess.check_output(
         [

@@ -1,6 +1,6 @@
 """Runs as each worker of `slow_input.py`: trains on pictures that take 5 ms each to prepare.
 
-The chief prints each epoch's examples a second, from the second epoch on, as JSON on its last line.
+The chief prints the examples/s of each epoch from the second on, as JSON on its last line.
 """
 
 import json
@@ -16,23 +16,23 @@ PICTURES = np.random.default_rng(0).random((EXAMPLES, 28, 28, 1), np.float32)
 
 
 class Clock(keras.callbacks.Callback):
-    """Notes each epoch's examples a second."""
+    """Records the examples/s of each epoch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rates: list[float] = []
 
     def on_epoch_begin(self, *_: object) -> None:
-        """Note when an epoch begins."""
+        """Record the beginning of an epoch."""
         self.began = time.perf_counter()
 
     def on_epoch_end(self, *_: object) -> None:
-        """Note how fast it was."""
+        """Record the speed of the epoch."""
         self.rates.append(EXAMPLES / (time.perf_counter() - self.began))
 
 
 def read(row: np.int64) -> np.ndarray:
-    """Return a picture after a while, like one that is read from a disk."""
+    """Return a picture after 5 ms, as if it was read from a disk."""
     time.sleep(SECONDS)
     return PICTURES[row]
 
@@ -44,7 +44,7 @@ def prepare(row: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def main(rows: str) -> None:
-    """Train, and print how fast."""
+    """Train, and print the speed."""
     keras.utils.set_random_seed(1)
     layers = keras.layers
     model = keras.Sequential(

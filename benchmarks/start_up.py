@@ -1,8 +1,8 @@
-"""What the entrypoint costs before the user's command starts, and the trainer before it trains.
+"""Measures the time before your command starts, and before the trainer trains.
 
-Each case is a whole process in one container of the image, the cases in turn, so that a machine
-that changes its speed changes it for all. The last two of the entrypoint's are other launchers, for
-comparison: what the import alone of the module that each starts with costs, in the same container.
+Each case is a whole process in one container of the image. The cases take turns, so a change of the
+machine's speed affects all of them. The last two cases of the entrypoint are other launchers. Only
+the import of the module that each starts with is measured, in the same container.
 """
 
 import json
@@ -15,7 +15,7 @@ IMPORT_PREDICTED = "without collection at least a tenth less, with TFDS a tenth 
 ROUNDS = 15
 IMPORT_ROUNDS = 9
 TOOLS = Path(".build/benchmarks")
-# Without the gate, which waits for the other; benchmarks/rendezvous.py measures that.
+# Without the gate, which waits for the other worker; benchmarks/rendezvous.py measures it.
 CLUSTER = [
     "WORKER_HOSTS=10.1.10.58:2222,10.1.10.250:2222",
     "WORKER_INDEX=1",
@@ -41,7 +41,7 @@ PROGRAMS = {
     IMPORTED: IMPORTED,
     "the first with TensorFlow Datasets": f"{IMPORTED}, cluster_trainer.data.tfds_source",
 }
-# Isolated (-I), Python does not begin with what a script's process begins with.
+# Isolated (-I), so that Python does not import what it imports for a script.
 ISOLATED = ["/opt/venv/bin/python", "-I", "-c"]
 IMPORTS = {name: [*ISOLATED, text] for name, text in PROGRAMS.items()}
 IMPORTS["the first as each program of the image does it"] = ["/opt/venv/bin/python", "-c", IMPORTED]
@@ -49,7 +49,7 @@ LAUNCHERS = {
     "sagemaker-training": ("sagemaker_training.entry_point", ["sagemaker-training"]),
     "torchrun": ("torch.distributed.run", ["torch", "numpy"]),
 }
-# Runs inside the container, with {name: command} on its standard input.
+# Runs in the container, with {name: command} on its standard input.
 TIMER = """
 import json, subprocess, sys, time
 cases = json.load(sys.stdin)
@@ -75,7 +75,7 @@ def main(image: str) -> None:
 
 
 def print_table(seconds: dict[str, list[float]], difference: str) -> None:
-    """Print each case's times, and by how much its median differs from the first case's."""
+    """Print each case's times, and the difference of its median from that of the first case."""
     first = median(next(iter(seconds.values())))
     print(f"| case | median | lowest | highest | {difference} |")
     print("| --- | --- | --- | --- | --- |")
@@ -96,7 +96,7 @@ def measure(image: str, cases: dict[str, list[str]], rounds: int) -> dict[str, l
 
 
 def launchers(image: str) -> dict[str, list[str]]:
-    """Install the other launchers beside the image; leave out what this machine cannot install."""
+    """Install the other launchers beside the image; skip those that this machine cannot install."""
     TOOLS.mkdir(parents=True, exist_ok=True)
     found = {}
     for name, (module, packages) in LAUNCHERS.items():

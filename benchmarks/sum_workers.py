@@ -1,6 +1,6 @@
-"""Runs as each worker of `sums.py`, in the image: sums by TensorFlow's collectives and the ring.
+"""Runs as each worker of `sums.py`, in the image: sums by TensorFlow's collectives and by the ring.
 
-Both within a compiled loop, as the trainer's steps are, with the same arrays in the same processes,
+Both run in a compiled loop, like the trainer's steps, with the same arrays in the same processes,
 in turn. `bare` is the ring called from Python. Prints one JSON object: "case bytes" -> the seconds
 of a sum in each round.
 """
@@ -24,7 +24,7 @@ BUFFER_BYTES = 2**22
 RING_PORT, TENSORFLOW_PORT = 4000, 3000
 
 Many = Callable[[tf.Tensor, tf.Tensor], object]
-"""A sum of these values, so many times."""
+"""Sums these values this number of times."""
 
 
 def connected() -> Ring:
@@ -47,14 +47,14 @@ def connected() -> Ring:
 
 
 def buffered(connection: socket.socket) -> socket.socket:
-    """Ask for buffers in which a whole sum of small gradients fits; accepted ones inherit it."""
+    """Request buffers that hold a whole sum of small gradients; accepted sockets inherit them."""
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         connection.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
     return connection
 
 
 def strategy() -> tf.distribute.Strategy:
-    """Return TensorFlow's, one thread a worker."""
+    """Return TensorFlow's strategy, with one thread per worker."""
     hosts = [f"{host}:{TENSORFLOW_PORT}" for host in HOSTS]
     task = {"type": "worker", "index": RANK}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": hosts}, "task": task})
@@ -64,7 +64,7 @@ def strategy() -> tf.distribute.Strategy:
 
 
 def looped(total_of: Callable[[tf.Tensor], tf.Tensor]) -> Many:
-    """Return so many sums in one call of TensorFlow."""
+    """Return a function that does this number of sums in one call into TensorFlow."""
 
     @tf.function
     def many(values: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
@@ -77,7 +77,7 @@ def looped(total_of: Callable[[tf.Tensor], tf.Tensor]) -> Many:
 
 
 def by_tensorflow(distribution: tf.distribute.Strategy, dtype: tf.DType) -> Many:
-    """Return the sum over replicas, sent as this type."""
+    """Return a function that sums over replicas; values are sent as this type."""
 
     def summed(values: tf.Tensor) -> tf.Tensor:
         context = tf.distribute.get_replica_context()
@@ -91,7 +91,7 @@ def by_tensorflow(distribution: tf.distribute.Strategy, dtype: tf.DType) -> Many
 
 
 def by_ring(ring: Ring, wire: str) -> Many:
-    """Return the sum by the ring, from within TensorFlow's graph."""
+    """Return a function that sums over the ring, in TensorFlow's graph."""
 
     def total_of(values: tf.Tensor) -> tf.Tensor:
         total = tf.numpy_function(lambda own: ring.all_reduce(own, wire=wire), [values], tf.float32)
@@ -101,7 +101,7 @@ def by_ring(ring: Ring, wire: str) -> Many:
 
 
 def bare(ring: Ring, wire: str) -> Many:
-    """Return the sum by the ring, called from Python."""
+    """Return a function that sums over the ring, called from Python."""
 
     def many(values: tf.Tensor, count: tf.Tensor) -> None:
         own = values.numpy()
@@ -112,7 +112,7 @@ def bare(ring: Ring, wire: str) -> Many:
 
 
 def main() -> None:
-    """Measure, and print what rank 0 saw."""
+    """Measure, and print rank 0's results."""
     distribution = strategy()
     ring = connected()
     cases = {
@@ -139,7 +139,7 @@ def main() -> None:
         print(json.dumps(seconds), flush=True)
     ring.barrier()
     ring.close()
-    os._exit(0)  # TensorFlow's own end waits for its peers
+    os._exit(0)  # TensorFlow's own shutdown waits for its peers
 
 
 main()

@@ -1,7 +1,7 @@
-"""What a sum over workers costs: the ring beside TensorFlow's collectives.
+"""Measures the cost of a sum over workers: the ring beside TensorFlow's collectives.
 
 Each worker is a container with one processor, on a bridge network. All cases take turns in the same
-processes, within a compiled loop, as steps are.
+processes, in a compiled loop, like steps.
 """
 
 import json
@@ -42,7 +42,7 @@ def main(image: str) -> None:
 
 
 def row(workers: int, size: int, seconds: dict[str, list[float]]) -> str:
-    """Return a line: medians in ms, and the medians of the rounds' own ratios."""
+    """Return a line: medians in ms, and the medians of the ratios within each round."""
     cells = [str(workers), f"{size / 1e6:.3g}"]
     cells += [f"{statistics.median(seconds[case]) * 1e3:.2f} ms" for case in COLUMNS.values()]
     for kind in ("float32", "bfloat16"):
@@ -73,7 +73,7 @@ def measure(image: str, workers: int) -> dict[str, list[float]]:
 
 
 def docker(*arguments: str, errors: int = subprocess.DEVNULL) -> str:
-    """Return what Docker's command line says."""
+    """Return the output of Docker's command line."""
     command = ["docker", *arguments]
     ended = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=errors, text=True, check=False, timeout=SECONDS

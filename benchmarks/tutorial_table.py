@@ -1,13 +1,13 @@
-"""What the tutorials train, on one worker and on several: `make tutorial-table`.
+"""Repeats the tutorials' trainings, on one worker and on several: `make tutorial-table`.
 
-Each worker is pinned to an equal share of this machine's processors (cpuset, cpus), the single one
-to such a share, too: so N workers have N times its processors, as N machines would. The documents
-had GPUs; what can be compared is the speed-up.
+Each worker is pinned to an equal share of this machine's processors (cpuset, cpus). A single worker
+gets only such a share, too. So N workers have N times its processors, as N machines would. The
+tutorials had GPUs, so only the speed-up can be compared.
 
-A batch of 256 pictures of 224x224 takes about 20 GB in mobilenet_v2: `make tutorial-table
-IMAGE_SIZE=96` is for smaller machines. `ROWS='batch 64'` measures the rows that hold these words.
-`ROUNDS=3` runs one worker and several in turn, three times, and takes the medians: a machine that
-others use, too, is not equally fast at all times.
+A batch of 256 pictures of 224x224 needs about 20 GB in mobilenet_v2. On smaller machines, use `make
+tutorial-table IMAGE_SIZE=96`. `ROWS='batch 64'` measures the rows that contain these words.
+`ROUNDS=3` runs one worker and several in turn, three times, and takes the medians, because the
+speed of a shared machine varies.
 """
 
 import json
@@ -53,20 +53,20 @@ HEAD = (
     "the tutorial's own",
 )
 R = {"IMAGE": "cluster-trainer:cpu-r", "WORKSPACE_DIR": "examples/r"}
-# Keras' line at the end of an epoch: "5/5 - 0s - loss: 2.29 - accuracy: 0.17 - 54ms/epoch - …"
+# Keras's line at the end of an epoch: "5/5 - 0s - loss: 2.29 - accuracy: 0.17 - 54ms/epoch - …"
 KERAS_EPOCH = re.compile(r"accuracy: (?P<accuracy>[\d.]+) - (?P<time>\d+)(?P<unit>m?s)/epoch")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a run is spread: over workers, or over the CPU devices of one."""
+    """The layout of a run: several workers, or several CPU devices of one worker."""
 
     workers: int = 1
     logical_cpus: int = 1
 
     @property
     def parts(self) -> int:
-        """How many shares of the machine it takes."""
+        """The number of shares of the machine that it uses."""
         return self.workers * self.logical_cpus
 
     def __str__(self) -> str:
@@ -79,12 +79,12 @@ class Row:
     """One line of the table.
 
     Attributes:
-        tutorial: which document.
-        what: what it trains.
+        tutorial: the name of the tutorial.
+        what: the model and data that it trains.
         settings: variables of all its runs.
         several: the layout that is compared with one worker.
-        larger: variables of the run on several alone, where the total batch grows with them.
-        document: the document's own seconds, on one and on several.
+        larger: variables of the run on several workers only, if the total batch grows with them.
+        document: the tutorial's own seconds, on one and on several.
         command: what each worker runs instead of the trainer.
     """
 
@@ -99,7 +99,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of an epoch, examples of a second, and the last accuracy."""
+    """Seconds per epoch, examples/s, and the last accuracy."""
 
     seconds: float
     examples_per_second: float
@@ -139,7 +139,7 @@ def rows(data: Path) -> list[Row]:
 
 
 def main(image: str, data: Path, words: str, rounds: int) -> None:
-    """Measure the rows that hold the words, and print each as soon as it is known."""
+    """Measure the rows that contain the words, and print each row when it is measured."""
     print(f"predicted: {PREDICTED}\n")
     print(f"| {' | '.join(HEAD)} |")
     print(f"|{' --- |' * len(HEAD)}")
@@ -147,7 +147,7 @@ def main(image: str, data: Path, words: str, rounds: int) -> None:
         if words not in f"{row.tutorial}: {row.what} on {row.several}":
             continue
         ones, several = [], []
-        for _ in range(rounds):  # in turn: what else the machine does then meets both alike
+        for _ in range(rounds):  # in turn, so that other work on the machine affects both equally
             ones.append(measure(row, Layout(), row.settings, image, data))
             larger = row.settings | row.larger
             several.append(measure(row, row.several, larger, image, data))
@@ -160,7 +160,7 @@ def median_of(runs: list[Measured]) -> Measured:
 
 
 def make_samples(image: str, data: Path) -> None:
-    """Put samples where the handbook's sets are not prepared."""
+    """Prepare samples of the handbook's data sets that are not there."""
     data.mkdir(parents=True, exist_ok=True)
     for name in ("tf_flowers", "cats_vs_dogs"):
         if not (data / name).is_dir():
@@ -169,7 +169,7 @@ def make_samples(image: str, data: Path) -> None:
 
 
 def line(row: Row, one: Measured, several: Measured) -> str:
-    """Return the row as Markdown; the speed-up is that of examples a second."""
+    """Return the row as Markdown; the speed-up compares examples/s."""
     speed_up = several.examples_per_second / one.examples_per_second
     document = ""
     if row.document:
@@ -190,7 +190,7 @@ def line(row: Row, one: Measured, several: Measured) -> str:
 
 
 def measure(row: Row, layout: Layout, settings: dict[str, str], image: str, data: Path) -> Measured:
-    """Run it as a local cluster to its end, and read what it says of its epochs."""
+    """Run it as a local cluster to its end, and return the results of its epochs."""
     with tempfile.TemporaryDirectory() as folder:
         overlay = Path(folder) / "pinned.json"
         overlay.write_text(json.dumps(overlay_of(layout, row)))
@@ -223,7 +223,7 @@ def measure(row: Row, layout: Layout, settings: dict[str, str], image: str, data
 
 
 def not_the_trainers(environ: Mapping[str, str]) -> dict[str, str]:
-    """Leave out settings of the shell's own: IMAGE_SIZE, for one, is that of some rows alone."""
+    """Remove the shell's own settings: IMAGE_SIZE, for example, applies to some rows only."""
     return {name: text for name, text in environ.items() if not name.startswith("TRAINER_")}
 
 
@@ -241,12 +241,12 @@ def overlay_of(layout: Layout, row: Row) -> dict[str, object]:
 
 
 def processors() -> int:
-    """Return how many processors this machine has."""
+    """Return the number of this machine's processors."""
     return os.cpu_count() or 1
 
 
 def of_trainer(worker: Path) -> Measured:
-    """Read metrics.jsonl; the first epoch compiles, and does not count for the time."""
+    """Read metrics.jsonl. The first epoch compiles, and its time does not count."""
     lines = (worker / "metrics.jsonl").read_text().splitlines()
     epochs = [json.loads(text) for text in lines[1:]]
     return Measured(
@@ -257,7 +257,7 @@ def of_trainer(worker: Path) -> Measured:
 
 
 def of_keras(log: Path, layout: Layout) -> Measured:
-    """Read the lines of Keras' fit, whose batch grows with the workers."""
+    """Read the lines of Keras's `fit`. Its batch grows with the workers."""
     found = list(KERAS_EPOCH.finditer(log.read_text()))
     times = [int(one["time"]) / (1000 if one["unit"] == "ms" else 1) for one in found[1:]]
     seconds = statistics.median(times)

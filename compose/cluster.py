@@ -1,32 +1,33 @@
-"""Local clusters: `python3 compose/cluster.py COMMAND`, with nothing but Python 3.9 or later.
+"""Local clusters: `python3 compose/cluster.py COMMAND`, with Python 3.9 or later, and nothing else.
 
-  up                  run a cluster from start to end; its result is the exit code
+  up                  run a cluster from start to end, and exit with its exit code
   stop [WORKER]       stop the cluster at a checkpoint, or one worker, for which the others wait
-  resume [WORKER]     go on with a run, or start a stopped worker again
-  status [--json]     show what each worker is at
+  resume [WORKER]     resume a run, or start a stopped worker again
+  status [--json]     show the status of each worker
   tensorboard         show all runs in a browser, until Ctrl-C
-  report              write a page about a run, or two
+  report              write a page about a run, or about two
   data prepare NAME   prepare a TensorFlow Datasets set
-  data sample NAME...   make small samples of sets from the pictures in .build/pictures
+  data sample NAME... make small samples of sets from the pictures in .build/pictures
 
-What it takes is in variables (WORKERS=4 TRAINER_EPOCHS=5 ...) or in .env: docs/reference/make.md.
-Exit codes: 0; 78 for a mistake in what was given; 1 where the engine cannot do it; of `up` and
-`resume` also those of the worker that failed first, and 129, 130 or 143 when told to stop; of
-`tensorboard`, `report` and `data` those of `docker run`.
+Settings are variables (WORKERS=4 TRAINER_EPOCHS=5 ...), or lines of .env: docs/reference/make.md.
+
+Exit codes: 0 for success, 78 for a wrong setting, 1 if Docker failed. `up` and `resume` also exit
+with the code of the worker that failed first, and with 129, 130 or 143 after a signal.
+`tensorboard`, `report` and `data` also exit with the codes of `docker run`.
 """
 
 import os
 import sys
 
-if sys.version_info < (3, 9):  # noqa: UP036 -- macOS and older Linux have such a python3
+if sys.version_info < (3, 9):  # noqa: UP036 -- the python3 of macOS and older Linux may be older
     sys.exit(
         "cluster-trainer: Python 3.9 or later is needed; this is " + sys.version.split()[0] + "."
     )
 
-# Under sudo the bytecode would lie in the user's folder and belong to root.
+# Under sudo, root would own the bytecode in the user's folder.
 sys.dont_write_bytecode = True
 
-from local_cluster.main import main  # noqa: E402 -- an older Python could not even read it
+from local_cluster.main import main  # noqa: E402 -- an older Python cannot parse it
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], os.environ, str(__doc__)))

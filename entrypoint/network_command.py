@@ -44,7 +44,7 @@ def check_network(arguments: Sequence[str], resolution: Resolution | None) -> No
     def check_peers() -> None:
         if cluster_of(resolution) is None:
             received = str(resolution.task) if resolution and resolution.task else None
-            accepted = "one of two or more workers, on each of which it runs"
+            accepted = "one of two or more workers, which all run it"
             advice = "WORKER_HOSTS and WORKER_INDEX name them, for example."
             raise ConfigurationError([Problem(NETWORK, received, accepted, advice)])
 
@@ -90,7 +90,7 @@ class Measurement:
     log: Log
 
     def work(self, write: Callable[[Sequence[Link]], str]) -> tuple[int, str]:
-        """Return the result of a `Work`: what `write` makes of the links."""
+        """Return the result of a `Work`: the text that `write` makes of the links."""
         try:
             return 0, write(asyncio.run(self._links()))
         except (PeersMissingError, PortTakenError) as error:
@@ -109,7 +109,7 @@ class Measurement:
 
         self.board.note(WAITING, within_seconds=seconds)
         terms = self.peers.terms(Timing(), say)
-        # All ask at once: there is no command whose start they could await.
+        # All ask at once, because no command is starting.
         ring = await linked(replace(terms, timeout_seconds=seconds, asks=True))
         self.board.note(RUNNING, "measuring the network")
         members = self.peers.spec.members
@@ -117,7 +117,7 @@ class Measurement:
 
 
 def _print(text: str) -> int:
-    """Write to stdout; a reader that is gone, or a full disk, causes no traceback."""
+    """Write to stdout. A closed reader or a full disk causes no traceback."""
     try:
         write_all(STDOUT, f"{text}\n".encode())
     except OSError as error:

@@ -1,6 +1,6 @@
 """Trains on two workers, and compares with one.
 
-Written for Keras' own tests, as keras/src/backend/tensorflow/trainer_multi_worker_test.py; runs alone as well.
+Written for Keras's own tests, as keras/src/backend/tensorflow/trainer_multi_worker_test.py; runs alone as well.
 """
 
 import json
@@ -72,7 +72,7 @@ def work(index, addresses, steps_per_execution, results, ended):
     cluster = {"worker": addresses}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
     results.put(train(steps_per_execution))
-    ended.wait()  # nobody ends before the other
+    ended.wait()  # neither ends before the other
 
 
 @pytest.mark.skipif(

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Prints the name of the base image to build on. BASE_IMAGE, or else the one that the Dockerfile pins (a digest may
-# be part of the name: debian:…-slim@sha256:…), where it is here or can be pulled. Where the pinned one cannot, a
-# stand-in: an equal base that debootstrap makes from the machine's own Debian mirror (as root).
-# A stand-in gives way to the pinned image as soon as that can be pulled, which is tried once a day, and is made anew
-# when it is 30 days old, for Debian's security updates.
+# Prints the name of the base image to build on: BASE_IMAGE, otherwise the image that the Dockerfile pins (the name
+# may contain a digest: debian:…-slim@sha256:…). If the pinned image is not here and cannot be pulled, it is a stand-in:
+# an equivalent base that debootstrap makes from the machine's own Debian mirror (as root).
+# Once a day, the script tries again to pull the pinned image. A stand-in older than 30 days is made again, for
+# Debian's security updates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly RELEASE=bookworm
 readonly STAND_IN=cluster-trainer-base:$RELEASE
 readonly MAX_DAYS=30
-readonly NOT_PULLED=.build/base-not-pulled # holds the name of the image that could not be; its age says when
-pull=                                      # the process that pulls
+readonly NOT_PULLED=.build/base-not-pulled # has the name of the image that could not be pulled; its age shows when
+pull=                                      # the id of `docker pull`
 work=                                      # a folder for debootstrap
 
 say() { echo "base: $*" >&2; }
@@ -25,7 +25,7 @@ trap clean_up EXIT
 
 is_here() { docker image inspect "$1" >/dev/null 2>&1; }
 
-# Tells whether it was pulled within so many seconds; macOS has no `timeout`.
+# Pulls an image within a time limit; macOS has no `timeout`.
 can_pull() { # IMAGE SECONDS
     local end=$((SECONDS + $2)) code=0
     docker pull --quiet "$1" >/dev/null 2>&1 &
@@ -35,14 +35,14 @@ can_pull() { # IMAGE SECONDS
     wait "$pull" || code=$?
     pull=
     [ "$code" = 0 ] || return 1
-    say "pulled $1, which is $(docker image inspect --format '{{index .RepoDigests 0}}' "$1")"
+    say "pulled $1: $(docker image inspect --format '{{index .RepoDigests 0}}' "$1")"
 }
 
 tried_today() { # IMAGE
     [ "$(cat $NOT_PULLED 2>/dev/null)" = "$1" ] && [ -n "$(find $NOT_PULLED -mtime -1)" ]
 }
 
-# A first pull may take its time. Who has a stand-in builds on without.
+# The first pull may take longer. With a stand-in, the build does not depend on it.
 can_pull_pinned() { # IMAGE
     local seconds=120
     ! tried_today "$1" || return 1
@@ -65,7 +65,7 @@ is_young() { # IMAGE
 has_debootstrap() {
     command -v debootstrap >/dev/null && [ "$(id -u)" = 0 ] && return
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        say "debootstrap, which would make an equal base, needs root on Debian or Ubuntu."
+        say "debootstrap, which would make an equivalent base, needs root on Debian or Ubuntu."
         return 1
     fi
     apt-get update -qq
@@ -74,7 +74,7 @@ has_debootstrap() {
 
 run_debootstrap() {
     local mirror
-    mirror=$(scripts/debian-mirror.sh) # none: debootstrap's own default
+    mirror=$(scripts/debian-mirror.sh) # empty: debootstrap's own default
     debootstrap --variant=minbase --include=ca-certificates,python3,tini "$RELEASE" "$work/root" ${mirror:+"$mirror"} \
         >"$work/log" 2>&1 && return
     tail -n 20 "$work/log" >&2
@@ -83,7 +83,7 @@ run_debootstrap() {
 }
 
 import_stand_in() {
-    # As in Debian's slim images: no manuals and no translations (the licences stay), no caches.
+    # As in Debian's slim images: no manuals, translations and caches. The licences stay.
     find "$work/root/usr/share/doc" -type f ! -name copyright -delete
     find "$work/root/usr/share/doc" -type d -empty -delete
     tar --create --one-file-system --directory "$work/root" \
@@ -96,11 +96,11 @@ import_stand_in() {
 
 make_stand_in() {
     local previous
-    say "making an equal base, $STAND_IN, with debootstrap (about 40 s)"
+    say "making an equivalent base, $STAND_IN, with debootstrap (about 40 s)"
     previous=$(docker image inspect --format '{{.Id}}' "$STAND_IN" 2>/dev/null || true)
     work=$(mktemp -d)
     has_debootstrap && run_debootstrap && import_stand_in || return
-    # Where images are built on it, it stays without a name for as long as they do.
+    # If images are built on it, it stays, without a name, as long as they do.
     [ -z "$previous" ] || docker image rm "$previous" >/dev/null 2>&1 || true
 }
 
@@ -115,10 +115,10 @@ elif can_pull_pinned "$image"; then
 else
     if ! is_here "$STAND_IN"; then
         say "$image is not here and cannot be pulled"
-        make_stand_in || die "there is no base to build on: BASE_IMAGE= names one that is on this machine, by 'docker load' for example."
+        make_stand_in || die "there is no base to build on. Set BASE_IMAGE= to an image on this machine, for example one from 'docker load'."
     elif ! is_young "$STAND_IN"; then
         say "$STAND_IN is more than $MAX_DAYS days old"
-        make_stand_in || say "building on it as it is, without Debian's latest security updates."
+        make_stand_in || say "building on it, without Debian's latest security updates."
     fi
     echo "$STAND_IN"
 fi

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu, with R or with Keras on JAX where it says so. Tags it
-# cluster-trainer:cpu and cluster-trainer:VERSION-cpu, or the like.
-# build.sh pictures brings the pictures of `make data-sample` to .build/pictures, and build.sh report the packages of
-# `make report` to .build/report. build.sh torch builds cluster-trainer-benchmark:torch, for benchmarks/clusters.
-# It runs with macOS's bash 3.2 and tools, too. The host's certificate bundle and pip configuration go along as BuildKit secrets and leave no trace in the image.
+# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu (-r: with R; jax-: Keras on JAX). Tags it cluster-trainer:cpu and
+# cluster-trainer:VERSION-cpu, or accordingly.
+#   build.sh pictures   fetches the pictures of `make data-sample` to .build/pictures
+#   build.sh report     fetches the packages of `make report` to .build/report
+#   build.sh torch      builds cluster-trainer-benchmark:torch, for benchmarks/clusters
+# It also runs with macOS's bash 3.2 and tools. The build gets the host's certificate bundle and pip configuration as
+# BuildKit secrets, which leave no trace in the image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +16,7 @@ NAME=cluster-trainer:$VARIANT
 [ "$VARIANT" != torch ] || NAME=cluster-trainer-benchmark:torch
 readonly NAME
 with_r=0
-files= # where to, for what is no image
+files= # the target folder of a build that makes no image
 case $VARIANT in pictures | report) files=.build/$VARIANT ;; esac
 [ "$VARIANT" = "$ACCELERATOR" ] || with_r=1
 backend=tensorflow
@@ -30,7 +32,7 @@ first_file() {
     done
 }
 
-# What the environment says of pip's indexes, as a configuration file.
+# Prints the environment's settings of pip's indexes as a configuration file.
 pip_settings() {
     [ -z "${PIP_INDEX_URL:-}${PIP_EXTRA_INDEX_URL:-}${PIP_TRUSTED_HOST:-}" ] || echo '[global]'
     [ -z "${PIP_INDEX_URL:-}" ] || echo "index-url = $PIP_INDEX_URL"
@@ -65,7 +67,7 @@ else
     done < <(scripts/labels.sh "$base")
 fi
 [ -z "$certificates" ] || command+=(--secret "id=ca,src=$certificates")
-PIP_SETTINGS=$(pip_settings) # the environment comes before the files, as with pip itself
+PIP_SETTINGS=$(pip_settings) # the environment takes precedence over the files, as with pip itself
 export PIP_SETTINGS
 if [ -n "$PIP_SETTINGS" ]; then
     command+=(--secret "id=pip_conf,env=PIP_SETTINGS")
@@ -78,7 +80,7 @@ done
 
 image_id() { docker image inspect --format '{{.Id}}' "$NAME" 2>/dev/null || true; }
 
-# On a terminal, one line that says which step runs; BuildKit's own pages of them go to the log.
+# On a terminal, one line shows the current step. BuildKit's own output goes to the log.
 show_progress() {
     while sleep 1; do
         step=$(grep -oE '\[[a-z]+ +[0-9]+/[0-9]+\]|exporting layers' "$LOG" | tail -n 1) || true
@@ -115,7 +117,7 @@ if ! build; then
     exit 1
 fi
 [ -z "$files" ] || exit 0
-# The image that had the tags before would stay without a name; where a container uses it, it does.
+# Otherwise the previous image would stay without a name. If a container uses it, it does.
 [ -z "$previous" ] || [ "$previous" = "$(image_id)" ] || docker image rm "$previous" >/dev/null 2>&1 || true
 docker image inspect --format '{{.Size}}' "$NAME" |
     awk -v image="$NAME" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'

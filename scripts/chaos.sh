@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the long tests (pyproject.toml) and the chaos tests, whose table it writes into
-# docs/explanation/survival.md; then the property tests with more examples. Arguments are pytest's.
+# Runs the long tests (pyproject.toml) and the chaos tests, and writes their table into docs/explanation/survival.md.
+# Then runs the property tests with more examples. Arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/parts.sh

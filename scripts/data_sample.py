@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """`make data-sample`: small data sets under the names of large ones, made without a download.
 
-They have the name, version, features and number of files of the originals, so that everything
-that reads those reads these. Their pictures are crops of the pictures that scikit-image and
-scikit-learn carry: each class has its own, cut at random places and sizes, turned, mirrored, and
-changed in brightness, contrast and colour. So the labels can be learnt, and no picture is there
-twice. What a sample is says its description, and every run that trains on one.
+They have the name, version, features and number of files of the originals, so all code that reads
+the originals can read them. Their pictures are crops of the pictures in scikit-image and
+scikit-learn. Each class has its own pictures, cut at random places and sizes, turned, mirrored, and
+changed in brightness, contrast and colour. So the labels can be learnt, and no picture occurs
+twice. The description of a sample, and each run that trains on it, say that it is a sample.
 
-It runs in a container of the image, into which it is mounted.
+The script is mounted into a container of the image, and runs there.
 """
 
 import argparse
@@ -28,26 +28,26 @@ DESCRIPTION = (
     "class with its own, changed at random. Made by `make data-sample` of cluster-trainer."
 )
 SEED = 0
-# The originals' sides lie about here.
+# The originals' sides have about this length.
 SIDES = (180, 500)
 CROPPED = (0.3, 0.8)
 ENHANCED = (0.5, 1.5)
-# Of the 256 parts of the colour circle.
+# Of the 256 hues.
 HUES = (-40, 40)
 JPEG_QUALITY = 85
 
 
 class Sample(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: ignore[call-arg]
-    """A sample of the set whose name and version a subclass has.
+    """A sample of the data set whose name and version a subclass has.
 
     Args:
         folder: the pictures of scikit-image and scikit-learn.
-        count: how many to make of them.
+        count: the number of pictures to make.
         data_dir: as for every builder.
     """
 
     VERSION = tfds.core.Version("0.0.0")
-    # Class -> the pictures that it is cut from.
+    # Class -> the pictures that its crops come from.
     SOURCES: ClassVar[dict[str, list[str]]] = {}
     NUM_SHARDS = 1
 
@@ -85,7 +85,7 @@ class Sample(tfds.core.GeneratorBasedBuilder, skip_registration=True):  # type: 
             random = np.random.default_rng([SEED, number])
             source = sources[label][random.integers(len(sources[label]))]
             example = {"image": as_jpeg(cut(source, random)), "label": label}
-            # TFDS orders examples by a hash of their key: every tenth holds all classes.
+            # TFDS orders examples by a hash of their key, so each tenth contains all classes.
             yield f"{label}/{number}.jpg", example | self._more(label, number)
 
     def _more(self, _label: str, _number: int) -> dict[str, Any]:
@@ -129,7 +129,7 @@ SAMPLES: dict[str, type[Sample]] = {made.name: made for made in (CatsVsDogs, TFF
 
 
 def cut(source: Image.Image, random: np.random.Generator) -> Image.Image:
-    """Return a crop of a random place, size, direction and light."""
+    """Return a crop with random place, size, direction and light."""
     width, height = (int(side * random.uniform(*CROPPED)) for side in (source.width, source.height))
     left = int(random.integers(source.width - width + 1))
     top = int(random.integers(source.height - height + 1))
@@ -148,7 +148,7 @@ def cut(source: Image.Image, random: np.random.Generator) -> Image.Image:
 
 
 def as_jpeg(picture: Image.Image) -> io.BytesIO:
-    """Return a picture as the file that TFDS keeps as it is."""
+    """Return a picture as a file, which TFDS stores unchanged."""
     file = io.BytesIO()
     picture.save(file, "JPEG", quality=JPEG_QUALITY)
     file.seek(0)
@@ -156,7 +156,7 @@ def as_jpeg(picture: Image.Image) -> io.BytesIO:
 
 
 def make(name: str, count: int, folder: Path, data_dir: Path) -> str:
-    """Make a sample of `count` pictures unless the set is there; return what to say."""
+    """Make a sample of `count` pictures, unless the data set is there; return a message."""
     builder = SAMPLES[name](folder, count, data_dir)
     there = Path(builder.data_dir)
     if not there.exists():
@@ -164,14 +164,14 @@ def make(name: str, count: int, folder: Path, data_dir: Path) -> str:
         prepare_builder(builder, data_dir, print, config)
         return f"{there} is a SAMPLE of {count} pictures, not the original {name}"
     if is_sample(there):
-        return f"{there} holds a sample already; remove that folder to make another"
-    return f"{there} holds the original {name}, which stays as it is"
+        return f"{there} already holds a sample; remove that folder to make another"
+    return f"{there} holds the original {name}, which is not changed"
 
 
 def main(arguments: list[str]) -> int:
     """Make samples; return the exit code."""
     parser = argparse.ArgumentParser(prog="sample", description="Make samples of data sets.")
-    parser.add_argument("--pictures", type=int, default=600, help="how many pictures each has")
+    parser.add_argument("--pictures", type=int, default=600, help="pictures of each data set")
     parser.add_argument("--from", dest="folder", type=Path, default=Path("/pictures"))
     parser.add_argument("--data-dir", type=Path, default=Path("/data"))
     parser.add_argument("names", nargs="+", choices=sorted(SAMPLES), metavar="NAME")

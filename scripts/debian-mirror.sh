@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the mirror that this machine takes its own Debian from; nothing on any other system.
+# Prints the Debian mirror that this machine uses; nothing on any other system.
 set -euo pipefail
 
 codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Docker Engine, Compose 2.24 or later, and buildx. The check also runs with macOS's bash 3.2 and tools.
-#   engine.sh --check   says in one sentence what is missing and what to do; exit 1 if anything is
-#   engine.sh           installs and starts what is missing (Debian or Ubuntu, as root); touches nothing that is there
+# Checks for Docker Engine, Compose 2.24 or later, and buildx. The check also runs with macOS's bash 3.2 and tools.
+#   engine.sh --check   prints the missing parts and how to install them; exits with 1 if a part is missing
+#   engine.sh           installs and starts the missing parts (Debian or Ubuntu, as root); does not change other parts
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly NEWER_RELEASE=trixie # Debian 12 has no such Compose and no buildx; those of 13 run on it (glibc 2.34 or later)
+readonly NEWER_RELEASE=trixie # Debian 12 has no recent Compose and no buildx; those of 13 run on it (glibc 2.34 or later)
 readonly PLUGINS=/usr/local/lib/docker/cli-plugins
 readonly START_SECONDS=60
 readonly DOCKERD_LOG=/var/log/dockerd.log
@@ -13,18 +13,18 @@ readonly DOCKERD_LOG=/var/log/dockerd.log
 say() { echo "engine: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-# macOS has no timeout: there the command takes as long as it takes.
+# Runs a command with a time limit; macOS has no `timeout`, so without one there.
 within() { # SECONDS COMMAND...
     if command -v timeout >/dev/null; then timeout "$@"; else "${@:2}"; fi
 }
 
 has_client() { command -v docker >/dev/null; }
 has_daemon() { within 20 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
-# compose.yaml has an env_file that need not be there, which Compose knows since 2.24.
+# compose.yaml has an optional env_file, which Compose supports since 2.24.
 has_compose() { docker compose version --short 2>/dev/null | grep -Eq '^v?(2\.(2[4-9]|[3-9][0-9]|[0-9]{3})|[3-9]|[1-9][0-9]+)\.'; }
 has_buildx() { docker buildx version >/dev/null 2>&1; }
 
-# A line for each thing that is missing.
+# Prints a line for each missing part.
 missing() {
     if ! has_client; then
         echo "the docker command"
@@ -42,9 +42,9 @@ check() {
     list=$(missing | paste -sd, - | sed 's/,/, /g')
     [ -z "$list" ] && return
     if has_client && ! has_daemon && docker version 2>&1 | grep -qi 'permission denied'; then
-        die "You may not use the Docker daemon of this machine: add yourself to the group docker, log in again, and repeat."
+        die "You may not use this machine's Docker daemon. Add yourself to the group docker, log in again, and repeat."
     elif is_debian; then
-        die "Missing on this machine: $list. 'sudo make engine' installs and starts what is missing."
+        die "Missing on this machine: $list. 'sudo make engine' installs and starts them."
     fi
     die "Missing on this machine: $list. Install Docker Desktop, or Docker Engine 20.10 or later with Compose 2.24 or later and buildx."
 }
@@ -54,7 +54,7 @@ apt_install() {
     DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-remove --no-install-recommends "$@" >/dev/null
 }
 
-# Whether this release's packages have NAME, in this VERSION or later.
+# Tells whether this release has package NAME in this VERSION or later.
 has_package() { # NAME VERSION
     local candidate
     candidate=$(apt-cache policy "$1" | awk '/Candidate:/ {print $2}')
@@ -63,12 +63,12 @@ has_package() { # NAME VERSION
 
 install_docker() {
     local packages=(docker.io iptables ca-certificates)
-    ! has_package docker-cli 0 || packages+=(docker-cli) # a package of its own since Debian 13
-    [ ! -e /sys/module/apparmor ] || packages+=(apparmor) # the daemon needs its parser where the kernel has AppArmor
+    ! has_package docker-cli 0 || packages+=(docker-cli) # a separate package since Debian 13
+    [ ! -e /sys/module/apparmor ] || packages+=(apparmor) # the daemon needs its parser if the kernel has AppArmor
     apt_install "${packages[@]}"
 }
 
-# Takes one command-line plugin from the newer release, with apt lists of its own: nothing else changes.
+# Installs one command-line plugin from the newer release, with separate apt lists, so nothing else changes.
 borrow_plugin() { # PLUGIN PACKAGE
     local work apt_options
     say "installing $1 from Debian $NEWER_RELEASE, into $PLUGINS"
@@ -93,14 +93,14 @@ install_plugin() { # PLUGIN VERSION PACKAGE...
             return
         fi
     done
-    grep -q '^ID=debian' /etc/os-release || die "This release has no package for $plugin: install it by hand."
+    grep -q '^ID=debian' /etc/os-release || die "This release has no package for $plugin. Install it by hand."
     borrow_plugin "$plugin" "${!#}"
 }
 
 start_daemon() {
-    [ -z "${DOCKER_HOST:-}" ] || die "The Docker daemon at DOCKER_HOST=$DOCKER_HOST does not answer: start it there, or unset DOCKER_HOST."
+    [ -z "${DOCKER_HOST:-}" ] || die "The Docker daemon at DOCKER_HOST=$DOCKER_HOST does not answer. Start it there, or unset DOCKER_HOST."
     command -v dockerd >/dev/null || install_docker
-    has_daemon && return # Debian's package starts it where systemd runs
+    has_daemon && return # if systemd runs, Debian's package starts the daemon
     say "starting the Docker daemon"
     if [ -d /run/systemd/system ]; then
         systemctl start docker || true

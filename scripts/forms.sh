@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks GitHub's files, and others with a published form. The forms come with check-jsonschema: no network.
-# actionlint, which knows far more of workflows, has no package that could be locked: it is run where it is installed.
+# Checks GitHub's files, and others with a published schema. check-jsonschema has the schemas, so no network is needed.
+# actionlint checks workflows more thoroughly. It has no package that could be locked, so it runs only if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,5 +15,5 @@ form renovate renovate.json
 if command -v actionlint >/dev/null; then
     actionlint -shellcheck .venv/bin/shellcheck .github/workflows/*.yml
 else
-    echo "lint: the workflows were checked by their form alone: actionlint is not installed (https://github.com/rhysd/actionlint)."
+    echo "lint: actionlint is not installed (https://github.com/rhysd/actionlint), so only the workflows' schema was checked."
 fi

@@ -1,8 +1,8 @@
-"""Writes down what the image has, as its pip is to see it: `image_packages.py FOLDER`.
+"""Describes the image's packages for its pip: `image_packages.py FOLDER`.
 
-constraints.txt holds each package's version. Beside it lies, for each, a dist-info with its name,
-version and extras: it counts as installed, whole as it is. The real ones would not do, since they
-also ask for what was left out of the image on purpose (requirements/overrides.in).
+constraints.txt has each package's version. Beside it, each package has a dist-info with its name,
+version and extras, so pip counts it as installed. The original metadata also lists dependencies
+that the image omits on purpose (requirements/overrides.in), which pip would install.
 """
 
 import sys
@@ -11,18 +11,18 @@ from email.message import Message
 from importlib.metadata import distributions
 from pathlib import Path
 
-# The same module under two names: whoever asks for one has it with the other.
+# The same module under two names: each satisfies a requirement for the other.
 TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 FORMAT = ("Metadata-Version", "2.1")
 
 
 def main(folder: Path) -> None:
-    """Write everything into the folder."""
+    """Write all files into the folder."""
     packages = {_name(found.metadata): found.metadata for found in distributions()}
     headers = {name: [*_headers(metadata)] for name, metadata in packages.items()}
     for name, other in (TENSORFLOW, TENSORFLOW[::-1]):
         if name in headers and other not in headers:
-            # Without extras: tensorflow[and-cuda] is gigabytes that the CPU image never uses.
+            # Without extras: tensorflow[and-cuda] has gigabytes that the CPU image never uses.
             headers[other] = [FORMAT, ("Name", other), ("Version", packages[name]["Version"])]
     pins = sorted(f"{name}=={dict(lines)['Version']}\n" for name, lines in headers.items())
     (folder / "constraints.txt").write_text("".join(pins))
@@ -37,7 +37,7 @@ def _name(metadata: Message) -> str:
 
 
 def _headers(metadata: Message) -> Iterator[tuple[str, str]]:
-    """Yield what pip has to know, of the dependencies those of extras only."""
+    """Yield the metadata for pip; of the dependencies, only those of extras."""
     yield FORMAT
     yield "Name", metadata["Name"]
     yield "Version", metadata["Version"]

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs tests of tests/inside in a container of IMAGE, where TensorFlow is: inside.sh PATHS... [pytest's options].
-# Of the repository there are these tests and pytest, installed in .build; the trainer and all else are the image's.
-# FOLDER=on_jax: those of tests/on_jax, for the image with JAX.
-# For scripts/mutants: TESTS_OF is another checkout, whose tests are run, and DOCKER_OPTIONS are more options of `docker run`.
+# Runs tests of tests/inside in a container of IMAGE, which has TensorFlow: inside.sh PATHS... [pytest's options].
+# The container gets the tests from the repository, and pytest from .build. All else is the image's own.
+# FOLDER=on_jax takes them from tests/on_jax, for the image with JAX.
+# For scripts/mutants: TESTS_OF is another checkout to take the tests from, DOCKER_OPTIONS are options of `docker run`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ readonly IMAGE=${IMAGE:-cluster-trainer:cpu}
 readonly TESTS_OF=${TESTS_OF:-$PWD}
 readonly FOLDER=${FOLDER:-inside}
 readonly LOCK=requirements/inside.txt TOOLS=.build/inside-tools REPORT=.build/report
-# One process keeps one processor busy, and nothing in there depends on time.
+# One process keeps one processor busy, and no test depends on time.
 readonly OPTIONS=(-ra --strict-markers --durations 10 --durations-min 1 --timeout 600 -p no:cacheprovider
     --numprocesses auto --maxprocesses 4 --dist worksteal
     -o 'markers=long: see pyproject.toml' -m 'not long')
@@ -22,13 +22,13 @@ if ! cmp -s $TOOLS/lock.txt $LOCK; then
     cp $LOCK $TOOLS/lock.txt
 fi
 
-scripts/build.sh report # what `make report` draws with
+scripts/build.sh report # the packages of `make report`
 
 color=no
-[ ! -t 1 ] || color=yes # a terminal for the container would keep Ctrl-C from it
+[ ! -t 1 ] || color=yes # with a terminal of its own, the container would not get Ctrl-C
 
 read -r -a docker_options <<< "${DOCKER_OPTIONS-}"
-# MAX_RESTARTS: failed once is failed.
+# MAX_RESTARTS: tests are not retried.
 exec docker run --rm --network none --user "$(id -u):$(id -g)" \
     --tmpfs /tmp:mode=1777,exec --workdir /project \
     --volume "$TESTS_OF/tests/$FOLDER:/project/tests/$FOLDER:ro" --volume "$TESTS_OF/patches:/project/patches:ro" \

@@ -1,8 +1,8 @@
-"""Runs Keras's own tests in the image: against Keras as published, repaired, and with the engine.
+"""Runs Keras's own tests in the image: against Keras as published, patched, and with the engine.
 
-`make keras-tests`: those of FOLDERS, from the source distribution of the version that the image
-has, in a container of IMAGE. Arguments are pytest's, for all three runs. It ends with 1 where a
-test that passes with the published Keras does not pass with the image's.
+`make keras-tests` runs the tests of FOLDERS, from the source distribution of the image's version,
+in a container of IMAGE. Arguments are pytest's, for all three runs. It exits with 1 if a test
+passes with the published Keras, but not with the image's.
 """
 
 import os
@@ -28,7 +28,7 @@ FOLDERS = (
     "saving",
     "legacy/saving",
 )
-"""Of keras/src: what has to do with `fit` and its relatives."""
+"""The parts of keras/src that are related to `fit`."""
 PLACE = Path(".build/keras-tests")
 NESTED = "keras_src"
 TMP = "/tmp:mode=1777,exec"  # noqa: S108  the container's own
@@ -36,17 +36,17 @@ PUBLISHED, REPAIRED, ENGINE = "published", "repaired", "engine"
 WAYS = {
     PUBLISHED: {"CLUSTER_TRAINER_ENGINE": "off"},
     REPAIRED: {"CLUSTER_TRAINER_ENGINE": "off"},
-    # As one test after the other is no script that could go on, there are no checkpoints.
+    # A sequence of tests is not a script that could resume, so there are no checkpoints.
     ENGINE: {"TRAINER_CHECKPOINT_STEPS": "0"},
 }
-"""Which Keras is tested -> the environment in which it is."""
+"""Each Keras that is tested -> its environment."""
 CONFTEST = '''
-"""What the tests ask of Keras's own conftest.py, which its source distribution lacks."""
+"""Replaces Keras's own conftest.py, which its source distribution lacks."""
 
 import os
 import sys
 
-os.environ["JAX_DEFAULT_DTYPE_BITS"] = "32"  # as Keras's own has it
+os.environ["JAX_DEFAULT_DTYPE_BITS"] = "32"  # as in Keras's own
 sys.path.append("/extras")  # behind the image's own packages
 
 import pytest
@@ -65,7 +65,7 @@ def pytest_collectreport(report):
     sys.modules.pop("torch", None)  # SciPy looks there
 '''
 NO_TORCH = '''
-"""Stands for PyTorch, which is not there: a test that uses it is skipped."""
+"""Stands in for PyTorch, which is not installed: a test that uses it is skipped."""
 
 import os
 
@@ -84,7 +84,7 @@ Outcomes = dict[str, str]
 
 
 def main(arguments: list[str]) -> int:
-    """Run all, print how each has ended, and return the exit code."""
+    """Run all tests, print the results, and return the exit code."""
     version = locked("keras")
     prepare(version)
     print(f"Keras {version}: tests of {', '.join(FOLDERS)}", flush=True)
@@ -104,7 +104,7 @@ def main(arguments: list[str]) -> int:
 
 
 def locked(package: str) -> str:
-    """Return the version of a package that the image has."""
+    """Return the version of one of the image's packages."""
     lock = Path("requirements/cpu.txt").read_text()
     found = re.search(rf"^{package}==(\S+)", lock, re.MULTILINE)
     if found is None:
@@ -113,11 +113,11 @@ def locked(package: str) -> str:
 
 
 def prepare(version: str) -> None:
-    """Bring the source distribution, its tests apart from it, and the packages that they need."""
+    """Fetch the source distribution and the packages of its tests; put the tests apart."""
     source, ready = PLACE / f"keras-{version}", PLACE / f"ready-{version}"
     if ready.exists():
         return
-    shutil.rmtree(PLACE, ignore_errors=True)  # of another version, or half of it
+    shutil.rmtree(PLACE, ignore_errors=True)  # of another version, or incomplete
     pip = [".venv/bin/python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
     one = ["--no-deps", "--no-binary", "keras", f"keras=={version}"]
     subprocess.run([*pip, "download", "--dest", str(PLACE), *one], check=True)
@@ -125,7 +125,7 @@ def prepare(version: str) -> None:
         archive.extractall(PLACE, filter="data")
     tests = PLACE / "tests"
     for file in source.glob("keras/src/**/*_test.py"):
-        # Below a folder, or a test's parent would be a second module `random`.
+        # Below a folder. Otherwise a test's parent would be a second module `random`.
         moved = tests / NESTED / file.relative_to(source / "keras/src")
         moved.parent.mkdir(parents=True, exist_ok=True)
         file.rename(moved)
@@ -139,7 +139,7 @@ def prepare(version: str) -> None:
 
 
 def run(way: str, arguments: list[str]) -> None:
-    """Run the tests in a container, which leaves a report; one that fails is in the report."""
+    """Run the tests in a container, which writes a report, also of tests that fail."""
     here, version = PLACE.resolve(), locked("keras")
     volumes = {
         here / "tests": "/tests",
@@ -168,9 +168,9 @@ def run(way: str, arguments: list[str]) -> None:
 
 
 def outcomes(report: Path) -> Outcomes:
-    """Return how each test has ended, by its name."""
+    """Return the result of each test, by its name."""
     found = {}
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314  pytest's own
+    for case in ET.parse(report).iter("testcase"):  # noqa: S314 pytest has written it
         kinds = {child.tag for child in case}
         name = f"{case.get('classname')}::{case.get('name')}"
         ends_badly = kinds & {"failure", "error"}
@@ -179,7 +179,7 @@ def outcomes(report: Path) -> Outcomes:
 
 
 def lost(published: Outcomes, image: Outcomes) -> list[str]:
-    """Return the tests that pass with the published Keras, and do not with the image's."""
+    """Return the tests that pass with the published Keras, but not with the image's."""
     passed = [name for name, outcome in published.items() if outcome == "passed"]
     return [name for name in passed if image.get(name) != "passed"]
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints the labels that depend on where and when an image is built, NAME=VALUE, one a line: labels.sh BASE.
-# What cannot be known is left out: no digest where the base was never in a registry, no source without a remote.
+# Prints the labels that depend on the place and time of a build, as NAME=VALUE lines: labels.sh BASE.
+# Unknown values are omitted: the digest of a base that was never in a registry, the source without a git remote.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly BASE=${1:?usage: labels.sh BASE} OCI=org.opencontainers.image
 
-# The repository's public address. A password in it stays out, and so does a path on this machine.
+# Prints the repository's public address, without a password. A path on this machine is omitted.
 source_url() {
     local url=${SOURCE_URL:-}
     [ -n "$url" ] || url=$(git remote get-url origin 2>/dev/null) || true
@@ -17,10 +17,10 @@ source_url() {
     esac
 }
 
-# The commit's date and not the clock's: two builds of one commit are one image, and `make up-local` makes none anew.
+# The commit's date, not the clock's, so that two builds of one commit are the same image.
 created() { TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null || true; }
 
-# As the registry has told it: name@sha256:…
+# Prints the registry's digest: name@sha256:…
 base_digest() { docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$BASE" 2>/dev/null | sed -n 's/.*@//p' | head -n 1; }
 
 label() { # NAME VALUE

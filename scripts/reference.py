@@ -1,6 +1,6 @@
-"""Writes the tables of the documents that are made from the code.
+"""Writes the tables of the documents that are generated from the code.
 
-`make reference` runs it, after a change of a setting, a variable or an import. A test says when a
+`make reference` runs it, after a change of a setting, a variable or an import. A test fails if a
 table is out of date.
 """
 
@@ -37,7 +37,7 @@ GROUPS = {
     "records": "tensorboard",
     "time": "steps_per_call",
 }
-"""Each table of settings, and the setting that it begins with."""
+"""Each table of settings, and its first setting."""
 MARK = re.compile(r"<!-- table: ([a-z_ ]+) -->\n.*?<!-- /table -->", re.DOTALL)
 
 
@@ -77,7 +77,7 @@ def _of_setting(name: str) -> str:
 
 
 def grouped() -> Mapping[str, list[str]]:
-    """Return the settings of each table, in the order in which the code has them."""
+    """Return the settings of each table, in the order of the code."""
     groups: dict[str, list[str]] = {}
     of_first = {first: group for group, first in GROUPS.items()}
     names: list[str] = []
@@ -89,7 +89,7 @@ def grouped() -> Mapping[str, list[str]]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return settings as a sentence's part, in the order of the tables."""
+    """Return a list of settings for a sentence, in the order of the tables."""
     chosen = {*names}
     return ", ".join(f"`{variable_of(name)}`" for name in config.setting_names() if name in chosen)
 
@@ -104,7 +104,7 @@ def imports(path: Path, package: str) -> Iterator[str]:
 
 
 def modules_of(package: str) -> dict[str, set[str]]:
-    """Return each top-level module of a package, and those that it imports."""
+    """Return each top-level module of a package, and its imports."""
     found: dict[str, set[str]] = {}
     for path in PACKAGES[package].rglob("*.py"):
         module = path.relative_to(PACKAGES[package]).with_suffix("").parts[0]
@@ -114,7 +114,7 @@ def modules_of(package: str) -> dict[str, set[str]]:
 
 
 def layers_of(modules: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return the layer of each module: one above the highest of those that it imports.
+    """Return the layer of each module: one above the highest of its imports.
 
     Raises:
         ValueError: modules import each other in a circle.
@@ -152,7 +152,7 @@ def _of_module(package: str, name: str) -> tuple[str, str]:
 
 @cache
 def contents() -> dict[str, str]:
-    """Return what stands in each marked place."""
+    """Return the content of each marked place."""
     others = [name for name in VARIABLES if name not in OF_THE_CLUSTER]
     return {
         "cluster variables": variables(OF_THE_CLUSTER),
@@ -165,7 +165,7 @@ def contents() -> dict[str, str]:
 
 
 def made(text: str, found: Mapping[str, str]) -> str:
-    """Return a page with its tables as they should be."""
+    """Return a page with up-to-date tables."""
     return MARK.sub(
         lambda mark: f"<!-- table: {mark[1]} -->\n{found[mark[1]]}\n<!-- /table -->", text
     )

@@ -1,8 +1,8 @@
 """Prints a CycloneDX document of this image: `sbom.py TOOLS IMAGE_ID LABELS`.
 
-scripts/sbom.sh runs it inside. Python's packages are what cyclonedx-py finds, with the pip that
-serves users' requirements; Debian's are what dpkg tells; name and version are the image's labels.
-Keras is said to be patched.
+scripts/sbom.sh runs it in the image. cyclonedx-py lists Python's packages, including the pip for
+your requirements. dpkg lists Debian's. Name and version come from the image's labels. Keras is
+marked as patched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 PYTHON = "/opt/venv/bin/python"
 PIP = "/opt/pip"
-PATCHED = {"keras": "Repaired for several workers: see patches/README.md of the project."}
+PATCHED = {"keras": "Patched for several workers: see patches/README.md of the project."}
 OCI = "org.opencontainers.image."
 DPKG = "${binary:Package}\t${Version}\t${Architecture}\t${db:Status-Abbrev}\n"
 SPEC = "1.6"
@@ -40,13 +40,13 @@ def python_packages(tools: str) -> dict[str, Any]:
 
 
 def own_pip() -> dict[str, Any]:
-    """Return the pip that lies in a folder of its own, on no path."""
+    """Return the pip of the separate folder, which is on no path."""
     version = next(dist.version for dist in distributions(path=[PIP], name="pip"))
     return component("pip", version, f"pkg:pypi/pip@{version}")
 
 
 def debian_packages() -> list[dict[str, Any]]:
-    """Return what dpkg has installed."""
+    """Return the packages that dpkg has installed."""
     listed = subprocess.run(
         ["/usr/bin/dpkg-query", "--show", "--showformat", DPKG],
         check=True,
@@ -67,14 +67,14 @@ def debian_packages() -> list[dict[str, Any]]:
 
 
 def os_release() -> dict[str, str]:
-    """Return what /etc/os-release says."""
+    """Return the content of /etc/os-release."""
     lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {name: value.strip('"') for name, _, value in pairs}
 
 
 def component(name: str, version: str, purl: str) -> dict[str, Any]:
-    """Return a package as CycloneDX writes one."""
+    """Return a package as a CycloneDX component."""
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
@@ -100,7 +100,7 @@ def document(tools: str, image_id: str, labels: dict[str, str]) -> dict[str, Any
 
 
 def refuse_invalid(tools: str, text: str) -> None:
-    """Raise SystemExit where the document is not what CycloneDX's schema asks for."""
+    """Raise SystemExit if the document does not match CycloneDX's schema."""
     sys.path.insert(0, tools)
     from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 -- from the folder of tools
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes what is in the image IMAGE, as a CycloneDX document, to .build/sbom-VARIANT.cdx.json. The container that
-# lists it has the tools mounted, no network, and writes nothing.
+# Writes the packages of the image IMAGE to .build/sbom-VARIANT.cdx.json, as a CycloneDX document. The tools are mounted
+# into the container that lists them. It has no network, and writes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

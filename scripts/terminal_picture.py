@@ -1,10 +1,10 @@
-"""Draws docs/pictures/terminal.svg: a run that loses a worker, and ends as if it had not.
+"""Draws docs/pictures/terminal.svg: a run that loses a worker and ends with the same weights.
 
 `.venv/bin/python scripts/terminal_picture.py` trains twice on this machine, about a minute and a
 half in all, and kills the container of worker-1 half-way through the second run. The last commands
-compare the weights. Everything in the picture was printed by these commands; many lines are left
-out, marked where they are more than GAP, and long ones are cut at the right. `--again` draws the
-last record anew.
+compare the weights. The picture shows the output of these commands. Many lines are omitted; a mark
+replaces more than GAP of them. Long lines are cut at the right. `--again` draws the last record
+again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PICTURE = REPOSITORY / "docs/pictures/terminal.svg"
 RECORD = REPOSITORY / ".build/terminal.txt"
 PROJECT = "demo"
-"""The project's own name may be in use by a cluster that runs."""
+"""Another name than the project's, which a running cluster may use."""
 CONTAINER = f"{PROJECT}-worker-1-1"
 KILL_AT = re.compile(r"worker-0 \| .* epoch +25/50 +step")
 COLUMNS = 118
@@ -55,7 +55,7 @@ STYLES = (
     (re.compile(r"[0-9a-f]{64}"), "bold green"),
     (re.compile(r"^    …$"), "bright_black"),
 )
-# Rich's own template takes a font from another server; a picture in a README is not to.
+# Rich's own template loads a font from another server, which a picture in a README must not.
 TEMPLATE = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" \
 xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title description">
@@ -86,7 +86,7 @@ bit for bit.</desc>
 
 
 def record(environ: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Yield the lines of a terminal in which a run is killed and ends all the same."""
+    """Yield the lines of a terminal in which a worker of a run is killed, and the run ends."""
     settings = {**environ, "COMPOSE_PROJECT_NAME": PROJECT, "RUNS_DIR": str(folder / "runs")}
     list(_output(["make", "up-local", "NAME=undisturbed"], settings, REPOSITORY))
     killed = False
@@ -104,7 +104,7 @@ def record(environ: Mapping[str, str], folder: Path) -> Iterator[str]:
 
 
 def _output(command: list[str], environ: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Yield the lines that a command prints; raise CalledProcessError unless it ends with 0."""
+    """Yield the output lines of a command; raise CalledProcessError unless it exits with 0."""
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -114,7 +114,7 @@ def _output(command: list[str], environ: Mapping[str, str], folder: Path) -> Ite
         encoding="utf-8",
         errors="replace",
     ) as process:
-        assert process.stdout  # noqa: S101 -- it was asked for
+        assert process.stdout  # noqa: S101 -- it was requested
         for line in process.stdout:
             print(line, end="", flush=True)
             yield line.rstrip("\n")
@@ -123,7 +123,7 @@ def _output(command: list[str], environ: Mapping[str, str], folder: Path) -> Ite
 
 
 def chosen(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines for the picture, and a mark wherever more than GAP were left out."""
+    """Yield the lines for the picture, and a mark where more than GAP lines are omitted."""
     left_out = 0
     for line in lines:
         if not SHOWN.search(line):
@@ -147,7 +147,7 @@ def draw(lines: Iterable[str]) -> str:
 
 
 def main() -> None:
-    """Record a run, unless one is to be drawn again, and draw it."""
+    """Record a run, or take the last record, and draw it."""
     if sys.argv[1:] != ["--again"]:
         with tempfile.TemporaryDirectory() as name:
             lines = list(record(os.environ, Path(name)))

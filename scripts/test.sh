@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Runs the tests, but for the long ones (pyproject.toml); or those that TESTS names. Arguments are pytest's.
-# The parts, one after the other: what needs no Docker; what asks nothing of time, several at once, since each leaves a
-# processor idle for much of its time, and beside it what runs inside the image; and what asks how fast a cluster ends or
-# comes back.
+# Runs all tests but the long ones (pyproject.toml), or those that TESTS names. Arguments are pytest's.
+# There are three parts, one after the other:
+#   1. tests that need no Docker
+#   2. tests that do not depend on time, several at once, because each leaves processors idle; and the tests inside the
+#      image at the same time
+#   3. tests of how fast a cluster stops or recovers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/parts.sh
 
-unset PYTHONDONTWRITEBYTECODE # each process would compile all tests anew
+unset PYTHONDONTWRITEBYTECODE # otherwise each process would compile all tests
 readonly AT_ONCE=3
 ALONE=(tests/cluster/test_{stopping,docker_stop,lost_worker,chaos}.py)
-# A file is one process's, and they are dealt out in this order: what needs most, beside what mostly waits.
+# Each file runs in one process. Files that compute most come first, so that they run beside files that mostly wait.
 LONGEST_FIRST=(tests/cluster/test_{keras_fit,docker_compose_up,kept_fit,stop_and_resume,same_weights,ring,gate,defaults}.py)
 PYTEST=(.venv/bin/python -m pytest)
-readonly ALONE LONGEST_FIRST PYTEST # not in one line each: bash 3.2 takes no list with braces there
+readonly ALONE LONGEST_FIRST PYTEST # separate, because bash 3.2 does not expand braces in `readonly`
 
 if [ -n "${TESTS-}" ]; then
     inside=() others=()
@@ -27,7 +29,7 @@ if [ -n "${TESTS-}" ]; then
     [ "${#others[@]}" = 0 ] || part "${PYTEST[@]}" "${others[@]}" "$@"
     exit "$status"
 fi
-# Each by its name: pytest takes a folder's files in the folder's order, whatever was named before it.
+# Each file by its name: with a folder, pytest takes its files in the folder's order.
 rest=()
 for file in tests/cluster/test_*.py tests/image/test_*.py; do
     case " ${ALONE[*]} ${LONGEST_FIRST[*]} " in *" $file "*) ;; *) rest+=("$file") ;; esac
@@ -37,7 +39,7 @@ part scripts/unit.sh "$@"
 printed=$(mktemp)
 scripts/inside.sh tests/inside "$@" > "$printed" 2>&1 &
 readonly INSIDE=$! printed
-# Ctrl-C does not reach what a script has started in the background.
+# Ctrl-C does not reach a script's background processes.
 trap 'kill "$INSIDE" 2> /dev/null || true; rm -f "$printed"' EXIT
 # shellcheck disable=SC2329 # `part` calls it
 end_of_inside() {

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the tests that need no Docker; or those of them that the arguments, which are pytest's, name.
+# Runs the tests that need no Docker. Arguments are pytest's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Each process would compile all tests anew.
+# Otherwise each process would compile all tests.
 unset PYTHONDONTWRITEBYTECODE
-# More than there are processors: most of the time goes by in waiting, for time limits and restarts.
+# More processes than processors: tests mostly wait, for time limits and restarts.
 exec .venv/bin/python -m pytest --numprocesses 6 --dist worksteal tests/unit "$@"

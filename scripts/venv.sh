@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with the locked tools of `make test`, `make lint` and `make lock`. PYTHON names another Python.
+# Makes .venv with the locked tools of `make test`, `make lint` and `make lock`. PYTHON= selects another Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +18,7 @@ if ! command -v "$PYTHON" >/dev/null || ! can_make_environments; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
 fi
-new_enough || die "Python 3.11 or later is needed; $("$PYTHON" --version) is here. PYTHON=python3.12 make … names another."
+new_enough || die "Python 3.11 or later is needed, but this is $("$PYTHON" --version). PYTHON=python3.12 make … selects another."
 
 echo "Making .venv with the locked tools"
 "$PYTHON" -m venv --clear .venv

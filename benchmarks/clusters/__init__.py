@@ -1,6 +1,5 @@
-"""Whole clusters side by side: ways to train the same network on pinned containers, and failures.
+"""Compares whole clusters of pinned containers: ways to train the same network, and failures.
 
-`python -m benchmarks.clusters` compares what is trained a second, and
-`python -m benchmarks.clusters.kills` measures what a killed worker costs. What runs inside the
-containers is in `workspace/`.
+`python -m benchmarks.clusters` compares the examples/s, and `python -m benchmarks.clusters.kills`
+measures the cost of a killed worker. The programs for the containers are in `workspace/`.
 """

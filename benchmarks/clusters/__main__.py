@@ -8,7 +8,7 @@ from benchmarks.clusters.variants import VARIANTS
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
+    """Return the parsed command line."""
     listed = "\n".join(f"  {name:22} {one.what}" for name, one in VARIANTS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.clusters",

@@ -1,7 +1,7 @@
-"""Workers as containers of one processor each, on networks of their own.
+"""Starts workers as containers of one processor each, on their own networks.
 
-Where a link has a limited rate each worker is on a bridge of its own, and what it can reach there
-under the others' names is `link.py`, which forwards to them.
+If the rate is limited, each worker has its own bridge network. There, the names of the other
+workers belong to `link.py`, which forwards to them.
 """
 
 import json
@@ -23,17 +23,17 @@ SECONDS = 900
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is started.
+    """The workers to start.
 
     Attributes:
-        image: its name.
-        workers: how many.
-        folder: of the host; a worker's /runs is its folder in there, by its number.
-        settings: environment of all.
-        command: what each runs; none: the trainer.
-        together: whether they know of each other.
-        bits_a_second: what each can send; None: as the machine can.
-        late_seconds: how much later than at this rate all arrives; needs a rate.
+        image: the name of their image.
+        workers: their number.
+        folder: a folder of the host; each worker's /runs is a subfolder with its number.
+        settings: the environment of all.
+        command: what each runs; empty: the trainer.
+        together: whether they form a cluster.
+        bits_a_second: the rate at which each can send; None: no limit.
+        late_seconds: an additional delay of all data; needs a rate.
         first_cpu: the first worker's processor; the others take the next ones, in turn.
     """
 
@@ -49,12 +49,12 @@ class Cluster:
 
 
 class LostWorkerError(Exception):
-    """A worker has not ended well; the text has its last lines."""
+    """A worker failed; the text has its last lines."""
 
 
 @contextmanager
 def started(client: DockerClient, cluster: Cluster) -> Iterator[list[Container]]:
-    """Give the workers' containers, which are removed at the end with all that belongs to them."""
+    """Yield the workers' containers; remove them at the end, with their networks."""
     name = f"ctb-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         networks = [
@@ -67,7 +67,7 @@ def started(client: DockerClient, cluster: Cluster) -> Iterator[list[Container]]
             _create(client, stack, cluster, index, networks[index % len(networks)])
             for index in range(cluster.workers)
         ]
-        for worker in workers:  # all at about the same time
+        for worker in workers:  # all at nearly the same time
             worker.start()
         yield workers
 
@@ -76,7 +76,7 @@ def wait(workers: Sequence[Container]) -> None:
     """Wait until all have ended.
 
     Raises:
-        LostWorkerError: one of them with another code than 0.
+        LostWorkerError: one of them ended with a code other than 0.
     """
     for worker in workers:
         code = worker.wait(timeout=SECONDS)["StatusCode"]
@@ -86,12 +86,12 @@ def wait(workers: Sequence[Container]) -> None:
 
 
 def host(index: int) -> str:
-    """Return the name under which the others find a worker."""
+    """Return the host name of a worker."""
     return f"worker-{index}"
 
 
 def addresses(cluster: Cluster) -> list[str]:
-    """Return the list of all workers; each has a port of its own, by which a link knows it."""
+    """Return the list of all workers. By its port, `link.py` distinguishes a worker."""
     return [f"{host(index)}:{PORT + index}" for index in range(cluster.workers)]
 
 
@@ -131,7 +131,7 @@ def _known_as(client: DockerClient, network: str, names: Sequence[str]) -> dict[
 def _start_link(
     client: DockerClient, stack: ExitStack, cluster: Cluster, networks: Sequence[str]
 ) -> None:
-    """Start what forwards: on each worker's network it has the names of all others."""
+    """Start `link.py`. On each worker's network, it has the names of all other workers."""
     names = [host(index) for index in range(cluster.workers)]
     targets = {
         str(PORT + index): f"{network}-{host(index)}" for index, network in enumerate(networks)

@@ -1,9 +1,8 @@
-"""What a killed worker costs: `python -m benchmarks.clusters.kills [NAME …] [--kills N]`.
+"""Measures the cost of a killed worker: `python -m benchmarks.clusters.kills [NAME …] [--kills N]`.
 
-Three workers train a script; one after the other is killed (SIGKILL of its whole container) and
-started again at once, every second time with an empty disk. Each worker notes the end of each of
-its steps. Times count from the last step of the one that was killed, which is at most a step before
-its death.
+Three workers train a script. One after the other is killed (SIGKILL of its whole container) and
+started again at once, every second time with an empty disk. Each worker records the end of each of
+its steps. Times count from the last step of the killed worker, at most one step before the kill.
 """
 
 import argparse
@@ -29,11 +28,11 @@ from benchmarks.clusters.variants import RING, TENSORFLOW
 
 PREDICTED = (
     "with MIN_WORKERS=2 the survivors' next step within 1 s, a pause of at most 0.5 s when the "
-    "lost one comes back, which trains within 2 s of its import; else all train within 7 s"
+    "lost worker joins, which trains within 2 s of its import; otherwise all train within 7 s"
 )
 WORKERS, KILLS = 3, 10
 CALM_SECONDS = 3.0
-"""All train for so long before the next one is killed."""
+"""The time for which all train before the next kill."""
 LONGEST_SECONDS = 120.0
 COMMON = {
     "BENCH_STEPS": "300",
@@ -46,22 +45,22 @@ CASES: dict[str, Mapping[str, str]] = {
     "shrinking": RING | {"MIN_WORKERS": "2", "REGROUP_SECONDS": "0"},
 }
 NEVER_MISSING = {"shrinking": 1}
-"""So many workers, from worker 0 on, are not killed in this case: without them nobody goes on."""
+"""This number of workers, from worker 0 on, is not killed in this case: the others need them."""
 Event = tuple[float, str]
-"""When, in seconds since 1970, and what."""
+"""The time in seconds since 1970, and the event."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one kill has cost, in seconds.
+    """The cost of one kill, in seconds.
 
     Attributes:
         next_step: until all survivors had done their next step.
-        second_pause: the longest between two of a survivor's steps after that, until all train.
-        full_strength: until the lost one had done a step.
-        imported: how long its import of TensorFlow took.
-        beyond_import: how much longer than that it took from the beginning of its import.
-        restarted: how many of the survivors' processes began anew.
+        second_pause: a survivor's longest pause between steps after that, until all train.
+        full_strength: until the lost worker had done a step.
+        imported: the duration of its import of TensorFlow.
+        beyond_import: from the end of the import until its first step.
+        restarted: the number of survivors that restarted their process.
     """
 
     next_step: float
@@ -99,7 +98,7 @@ def line(name: str, costs: Sequence[Cost]) -> str:
 def measure(
     client: DockerClient, image: str, settings: Mapping[str, str], kills: int, first: int = 0
 ) -> list[Cost]:
-    """Kill so many times, workers from `first` on in turn; return what each has cost."""
+    """Kill workers from `first` on, in turn, this number of times; return the cost of each kill."""
     with tempfile.TemporaryDirectory() as folder:
         command = ("python", "/workspace/steps.py")
         cluster = Cluster(image, WORKERS, Path(folder), {**COMMON, **settings}, command)
@@ -114,19 +113,20 @@ def measure(
 
 
 def is_wiped(turn: int, victims: int) -> bool:
-    """Tell whether who is killed in this turn loses its disk, too: half of the turns.
+    """Tell whether the worker that is killed in this turn loses its disk: every second one does.
 
-    Each victim does at some time: of an even number every second turn would be the same ones'.
+    If the number of victims is even, the order changes with each pass. Otherwise the same victims
+    would always lose their disks.
     """
     later = turn // victims if victims % 2 == 0 else 0
     return (turn + later) % 2 == 1
 
 
 def kill(workers: Sequence[Container], places: Sequence[Path], victim: int, *, wipes: bool) -> Cost:
-    """Kill a worker once all train, start it again, and return what that has cost."""
+    """Kill a worker once all train, start it again, and return the cost."""
     _wait(workers, lambda: all(_trains(place) for place in places), "all train")
     calm_until = time.time() + CALM_SECONDS
-    _wait(workers, lambda: time.time() > calm_until, "a while goes by")
+    _wait(workers, lambda: time.time() > calm_until, "a few seconds pass")
     workers[victim].kill()
     workers[victim].wait()
     moment = [at for at, what in events(places[victim]) if what == "step"][-1]
@@ -134,18 +134,18 @@ def kill(workers: Sequence[Container], places: Sequence[Path], victim: int, *, w
         for file in places[victim].iterdir():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
     workers[victim].start()
-    _wait(workers, lambda: _steps_after(places[victim], moment) != [], "the lost one trains")
+    _wait(workers, lambda: _steps_after(places[victim], moment) != [], "the lost worker trains")
     _wait(workers, lambda: all(_trains(place) for place in places), "all train again")
     return cost_of([events(place) for place in places], victim, moment)
 
 
 def cost_of(everyone: Sequence[Sequence[Event]], victim: int, moment: float) -> Cost:
-    """Return what a kill has cost, from all workers' events.
+    """Return the cost of a kill, from all workers' events.
 
     Args:
-        everyone: each worker's, in their order.
-        victim: who was killed.
-        moment: its last step before that.
+        everyone: each worker's events, in rank order.
+        victim: the killed worker's number.
+        moment: its last step before the kill.
     """
     lost = [(at, what) for at, what in everyone[victim] if at > moment]
     survivors = [one for index, one in enumerate(everyone) if index != victim]
@@ -165,10 +165,10 @@ def cost_of(everyone: Sequence[Sequence[Event]], victim: int, moment: float) -> 
 
 
 def _pauses(worker: Sequence[Event], moment: float, until: float) -> list[float]:
-    """Return when a survivor did its next step, and how long the pauses after that were.
+    """Return the time of a survivor's next step, and the pauses after that.
 
-    One more step may end after the lost worker's last: the pause for the loss is the longer one of
-    those before and after it.
+    After the lost worker's last step, a survivor may complete one more step. So the pause that the
+    loss has caused is the longer one of the pauses before and after that step.
     """
     steps = [at for at, what in worker if what == "step"]
     first = next(place for place, at in enumerate(steps) if at > moment)
@@ -184,14 +184,14 @@ def _began(worker: Sequence[Event], moment: float) -> bool:
 
 
 def events(place: Path) -> list[Event]:
-    """Return what a worker has noted so far."""
+    """Return the events that a worker has recorded so far."""
     file = place / "steps.jsonl"
     lines = file.read_text().splitlines() if file.exists() else []
     found = []
     for text in lines:
         try:
             at, what = json.loads(text)
-        except ValueError:  # it was killed in the middle of it
+        except ValueError:  # it was killed while it wrote this line
             continue
         found.append((at, what))
     return found
@@ -202,7 +202,7 @@ def _steps_after(place: Path, moment: float) -> list[float]:
 
 
 def _trains(place: Path) -> bool:
-    """Tell whether a worker has done steps just now."""
+    """Tell whether a worker has completed steps within the last second."""
     return len(_steps_after(place, time.time() - 1.0)) > 1
 
 

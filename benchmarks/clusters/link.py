@@ -1,11 +1,10 @@
-"""A network of a limited rate: forwards connections between hosts, and delays what they send.
+"""Limits the rate of a network: forwards connections between hosts, and delays their data.
 
-Runs in a container between the workers, each of which is on a network of its own:
-`link.py BITS_A_SECOND '{"PORT": "HOST", …}' [SECONDS]` listens on each port, and forwards to the
-same port of its host, where all arrives so many seconds later. Each host has a cable with the rate
-in both directions, as at a switch: what it sends to several, and what comes to it from several,
-shares that. Without a delay, data stays within the kernel (`splice`), so that forwarding takes
-little of a processor's time, which the line printed at the end tells.
+Runs in a container between the workers, each of which has its own network. `link.py BITS_A_SECOND
+'{"PORT": "HOST", …}' [SECONDS]` listens on each port, and forwards to the same port of its host.
+SECONDS delays all data. Each host has a cable that limits the rate in each direction, as at a
+switch: all connections of the host share it. Without a delay, data stays in the kernel (`splice`),
+so forwarding takes little CPU time. A line at the end shows how much.
 """
 
 import contextlib
@@ -20,10 +19,10 @@ import threading
 import time
 
 PIECE = 65_536
-"""Bytes that go on together."""
+"""Bytes that are forwarded together."""
 PIPE_BYTES = 1_048_576
 BURST_SECONDS = 0.001
-"""What a cable may catch up on, where its thread was woken too late."""
+"""The time that a cable may catch up if its thread was woken too late."""
 DIAL_SECONDS = 5.0
 
 
@@ -32,7 +31,7 @@ class Switch:
 
     Args:
         bits_a_second: the rate of each, in each direction.
-        late_seconds: how much later than at this rate everything arrives.
+        late_seconds: an additional delay of all data.
     """
 
     def __init__(self, bits_a_second: float, late_seconds: float = 0.0) -> None:
@@ -42,7 +41,7 @@ class Switch:
         self.moved = 0
 
     def delay(self, sender: str, receiver: str, count: int) -> float:
-        """Take so many bytes, and return how many seconds from now the last of them arrives."""
+        """Take this number of bytes; return the seconds until the last of them arrives."""
         ways = (("from", sender), ("to", receiver))
         now = time.monotonic()
         with self._lock:
@@ -56,13 +55,13 @@ class Switch:
 def forward(
     switch: Switch, names: tuple[str, str], source: socket.socket, target: socket.socket
 ) -> None:
-    """Move all that comes from one to the other, until one of them closes.
+    """Forward all data from one connection to the other, until one of them closes.
 
     Args:
-        switch: says when.
-        names: of the hosts of both.
-        source: where it comes from.
-        target: where it goes.
+        switch: limits the rate.
+        names: the names of both hosts.
+        source: the connection to read from.
+        target: the connection to write to.
     """
     out_of_pipe, into_pipe = os.pipe()
     fcntl.fcntl(into_pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -72,7 +71,7 @@ def forward(
             while count:
                 count -= os.splice(out_of_pipe, target.fileno(), count)
         target.shutdown(socket.SHUT_WR)
-    except OSError:  # one side is gone, and the other has to see it
+    except OSError:  # one side is closed, so close the other one, too
         for connection in (source, target):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -84,7 +83,7 @@ def forward(
 def forward_late(
     switch: Switch, names: tuple[str, str], source: socket.socket, target: socket.socket
 ) -> None:
-    """Do what `forward` does, but let everything arrive later; what is on its way is kept."""
+    """Do the same as `forward`, with a delay; data on the way is not lost."""
     under_way: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
 
     def arrive() -> None:
@@ -111,7 +110,7 @@ def forward_late(
 
 
 def join(switch: Switch, dialler: socket.socket, host: str, port: int) -> None:
-    """Connect who has dialled with the host that it meant; close it where nobody is there."""
+    """Connect a host to the host that it has dialled; close the connection if that fails."""
     name = dialler.getpeername()[0]
     with (
         contextlib.suppress(OSError),
@@ -130,7 +129,7 @@ def join(switch: Switch, dialler: socket.socket, host: str, port: int) -> None:
 
 
 def listen(switch: Switch, server: socket.socket, host: str) -> None:
-    """Forward what dials this server, for ever."""
+    """Forward all connections to this server, forever."""
     port = server.getsockname()[1]
     while True:
         dialler, _ = server.accept()

@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""Describes the machine of a measurement."""
 
 import datetime as dt
 import os
@@ -10,7 +10,7 @@ from docker import DockerClient
 
 
 def described(client: DockerClient, image: str) -> str:
-    """Return this machine, its engine and the image, in one paragraph."""
+    """Return a description of this machine, its engine and the image, in one paragraph."""
     engine = client.info()
     found = client.images.get(image)
     labels = found.labels or {}
@@ -24,7 +24,7 @@ def described(client: DockerClient, image: str) -> str:
 
 
 def load() -> str:
-    """Return how busy the machine is: processes that run or would, over the last minutes."""
+    """Return the machine's load averages."""
     return "load average {:.1f}, {:.1f}, {:.1f}".format(*os.getloadavg())
 
 

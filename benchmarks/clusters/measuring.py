@@ -1,4 +1,4 @@
-"""The rounds: every variant once in each, one after the other."""
+"""Measures in rounds: every variant once in each round, one after the other."""
 
 import json
 import statistics
@@ -14,7 +14,7 @@ from benchmarks.clusters.parts import Parts, parts_of
 from benchmarks.clusters.variants import Variant
 
 EPOCHS = 5
-"""Of which the first does not count: it traces, and fills caches."""
+"""The first epoch does not count: it traces, and fills caches."""
 COMMON = {
     "TRAINER_CHECKPOINT_STEPS": "0",
     "TRAINER_TENSORBOARD": "none",
@@ -23,16 +23,16 @@ COMMON = {
     "TRAINER_EPOCHS": str(EPOCHS),
 }
 Rates = dict[str, list[float]]
-"""Examples a second of all workers together, by variant; one number a round."""
+"""Examples/s of all workers together, by variant; one number for each round."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What all rounds have shown.
+    """The results of all rounds.
 
     Attributes:
         rates: see `Rates`.
-        parts: where a step's time goes, by variant; those of the trainer alone tell it.
+        parts: the parts of a step's time, by variant; only the trainer reports them.
     """
 
     rates: Rates
@@ -48,8 +48,8 @@ def measure(
 ) -> Measured:
     """Measure each variant in each round.
 
-    The variants take turns, so that a machine that changes its speed changes it for all of them.
-    The first worker's processor is another one in each round, since not all are equally fast.
+    The variants take turns, so a change of the machine's speed affects all of them. The first
+    worker's processor changes with each round, because processors differ in speed.
     """
     rates: Rates = {name: [] for name in variants}
     parts: dict[str, list[Parts]] = {}
@@ -69,10 +69,10 @@ def run(
     """Run a variant to its end.
 
     Returns:
-        The examples a second that all its workers train, and where a step's time goes.
+        The examples/s of all its workers, and the parts of a step's time.
 
     Raises:
-        LostWorkerError: it has not ended well.
+        LostWorkerError: a worker failed.
     """
     with tempfile.TemporaryDirectory() as folder:
         steps = str(variant.steps)
@@ -98,7 +98,7 @@ def run(
 
 
 def epochs_of(runs: Path) -> Sequence[float]:
-    """Return the examples a second of the epochs that count, from a worker's folder."""
+    """Return the examples/s of the epochs that count, from a worker's folder."""
     metrics = runs / "worker-0/metrics.jsonl"
     if metrics.exists():
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Where the time of a step goes, from the trainer's own events.jsonl of all workers."""
+"""Divides the time of a step into parts, from all workers' events.jsonl of the trainer."""
 
 import json
 import statistics
@@ -12,12 +12,12 @@ class Parts:
     """Milliseconds of a step, as the trainer measures them (`engine/waits.py`).
 
     Attributes:
-        step: all of it.
-        computing: what is left of calls of TensorFlow.
+        step: the whole step.
+        computing: the rest of the calls into TensorFlow.
         input: waiting for the batch.
-        sums: of gradients, on the worker that has waited the least for others.
-        waiting: how much longer than that a worker has waited for sums, in the mean.
-        between: outside of calls: callbacks, and what workers agree on after each.
+        sums: sums of gradients, on the worker that has waited the least for others.
+        waiting: the mean time that workers waited longer than that.
+        between: the time outside of calls: callbacks, and the vote after each call.
     """
 
     step: float
@@ -29,11 +29,11 @@ class Parts:
 
 
 def parts_of(workers: Sequence[Path], steps: int) -> Parts | None:
-    """Return the parts of a step: the median of the epochs but the first; None where none are told.
+    """Return the parts of a step: the median over all epochs but the first; None if not recorded.
 
     Args:
-        workers: their folders.
-        steps: of an epoch.
+        workers: the workers' folders.
+        steps: the steps of an epoch.
     """
     everyone = [_epochs(folder) for folder in workers]
     if not all(everyone):

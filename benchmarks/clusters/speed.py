@@ -1,4 +1,4 @@
-"""What is trained a second, in turn, and the ratios."""
+"""Compares the examples/s of the variants, in turn, and prints ratios."""
 
 import sys
 
@@ -11,7 +11,7 @@ from benchmarks.clusters.measuring import measure
 from benchmarks.clusters.variants import TORCH, VARIANTS, Variant
 
 PREDICTED = (
-    "mnist_cnn over the ring at least 0.58 of two times one worker, 1.6 times TensorFlow's "
+    "mnist_cnn over the ring at least 0.58 of twice one worker, 1.6 times TensorFlow's "
     "collectives and 2.8 times the tutorial's script; at 1 Gbit/s bfloat16 at least 1.3 times "
     "float32; mobilenet_v2 at least 1.95 times one worker"
 )
@@ -33,7 +33,7 @@ def main(image: str, names: list[str] | None = None, rounds: int = ROUNDS) -> No
 def without_missing_images(
     client: DockerClient, variants: dict[str, Variant]
 ) -> dict[str, Variant]:
-    """Leave out what needs the image of PyTorch, where it was not built."""
+    """Skip the variants that need the image with PyTorch, if it was not built."""
     try:
         client.images.get(TORCH)
     except ImageNotFound:

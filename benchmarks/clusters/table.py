@@ -1,4 +1,4 @@
-"""What was measured, as Markdown: medians, spread, and ratios within the rounds."""
+"""Prints the results as Markdown: medians, spread, and ratios within the rounds."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ def line(name: str, variant: Variant, rates: Rates) -> str:
 
 
 def ratio(of: Sequence[float], to: Sequence[float]) -> float:
-    """Return the median of the rounds' own ratios.
+    """Return the median of the ratios within each round.
 
     Raises:
-        ValueError: there were not as many rounds of both.
+        ValueError: the two do not have the same number of rounds.
     """
     return statistics.median(one / other for one, other in zip(of, to, strict=True))

@@ -1,4 +1,4 @@
-"""What is compared: ways to train one network, on one worker and on several."""
+"""The variants: ways to train one network, on one worker and on several."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ BFLOAT16 = RING | {"TRAINER_WIRE": "bfloat16"}
 TENSORFLOW = {"TRAINER_COLLECTIVES": "tensorflow"}
 TORCH = "cluster-trainer-benchmark:torch"
 EVERY_STEPS = 320
-"""Of an epoch of whole rounds."""
+"""The steps of an epoch that has only whole rounds."""
 AUTO = BFLOAT16 | {"TRAINER_SYNC_EVERY": "auto", "TRAINER_CHECKPOINT_STEPS": "100000"}
-"""It needs the checkpoint of step 0."""
+"""`auto` needs the checkpoint of step 0."""
 GBIT, MBIT_100, MBIT_20 = 1_000_000_000, 100_000_000, 20_000_000
 
 
@@ -30,16 +30,16 @@ class Variant:
     """A way to train.
 
     Attributes:
-        what: in words.
-        workers: containers, each with one processor.
+        what: a description.
+        workers: the number of containers, each with one processor.
         settings: their environment.
         command: what each runs instead of the trainer.
-        steps: of an epoch. An epoch takes some seconds, so that calls and starts weigh little.
-        ideal: the variant whose rate, times the workers, would be reached without any loss.
+        steps: the steps of an epoch, which takes seconds, so that calls and starts hardly count.
+        ideal: the variant whose rate, times the workers, is the upper bound.
         beside: variants that this one's rate is divided by.
-        together: whether the workers are a cluster; else each trains by itself.
-        bits_a_second: what a worker can send; None: as the machine can.
-        late_seconds: how much later than at this rate all arrives.
+        together: whether the workers form a cluster; otherwise each trains alone.
+        bits_a_second: the rate at which a worker can send; None: no limit.
+        late_seconds: an additional delay of all data.
         image: another image than the one that is measured.
     """
 
@@ -61,7 +61,7 @@ def _script(name: str) -> tuple[str, ...]:
 
 
 def _at(rate: int, steps: int) -> dict[str, Variant]:
-    """Return what is compared where a worker can send so many bits a second."""
+    """Return the variants for workers that send at this rate."""
     short, words = ("1gbit", "1 Gbit/s") if rate == GBIT else ("100mbit", "100 Mbit/s")
     float32 = f"ring-{short}"
     link = {"steps": steps, "bits_a_second": rate}
@@ -148,7 +148,7 @@ LEVERS = {
         beside=("plain",),
     ),
     "stepwise": Variant(
-        "ring, one step a call",
+        "ring, one step per call",
         2,
         TRAINER | RING | {"TRAINER_STEPS_PER_CALL": "1"},
         steps=200,
@@ -216,4 +216,4 @@ AUTOS = {
     )
 }
 VARIANTS = MNIST | LEVERS | AUTOS | TORCHES | MOBILENETS | _at(GBIT, 200) | _at(MBIT_100, 40)
-"""By the names that the command line takes."""
+"""All variants, by their names on the command line."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cost`: fit the model to sums here, check it on others, print its table."""
+"""`python -m benchmarks.cost`: fits the model to sums here, checks it, and prints its table."""
 
 import argparse
 import os
@@ -25,12 +25,12 @@ WORKERS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 
 @dataclass(frozen=True)
 class Model:
-    """What is trained.
+    """A model that is trained.
 
     Attributes:
-        name: of it, and of the batch.
-        size: bytes of its gradients.
-        step_seconds: that one worker with one processor computes a step.
+        name: its name, with the batch size.
+        size: the bytes of its gradients.
+        step_seconds: the time in which one worker with one processor computes a step.
     """
 
     name: str
@@ -42,7 +42,7 @@ MODELS = (
     Model("mnist_cnn, 64 a worker", 1_390_000, 0.0044),
     Model("mobilenet_v2 at 64x64, 32 a worker", 9_000_000, 0.232),
 )
-"""Their steps are those of one worker of benchmarks/README.md: 14,500 and 138 examples a second."""
+"""Their steps are those of one worker: 14,500 and 138 examples/s."""
 NETWORKS = {
     "100 Mbit/s": Network(100e6, 0.0001),
     "1 Gbit/s": Network(1e9, 0.0001),
@@ -67,7 +67,7 @@ def main(ranks: tuple[int, ...] = (*FITTED, *CHECKED), spread: float = 0.0) -> N
 
 
 def described(costs: Costs) -> str:
-    """Return what a worker's processor takes, in a sentence."""
+    """Return a sentence about the time of a worker's processor."""
     far = f"{costs.far_byte * 1e9:.2f} ns in a sum of more than {NEAR_BYTES / 1e6:.0f} MB"
     return (
         f"A worker's processor takes {costs.sum * 1e6:.0f} µs a sum, {costs.hop * 1e6:.0f} µs a "
@@ -95,7 +95,7 @@ def print_check(found: Mapping[Key, float], costs: Costs, processors: int) -> No
 
 
 def print_table(costs: Costs, network: Network, spread: float) -> None:
-    """Print what a sum takes, and what is left of the ideal, by the number of workers."""
+    """Print the time of a sum, and the fraction of the ideal speed, by the number of workers."""
     heads = [f"{model.name}: {what}" for model in MODELS for what in ("a sum", "of ideal")]
     more = [f"{model.name}, bfloat16 / two levels" for model in MODELS]
     print(f"| workers | {' | '.join([*heads, *more])} |")

@@ -1,6 +1,6 @@
-"""Sums of ranks on this machine: processes on the loopback interface, pinned in turn.
+"""Measures sums of ranks on this machine: processes on the loopback interface, pinned in turn.
 
-Of the network there is only memory, and where there are more ranks than processors they share them.
+The loopback interface is only memory. If there are more ranks than processors, ranks share them.
 """
 
 import json
@@ -26,9 +26,9 @@ from entrypoint.network.cost import (
 TRAINER = Path(__file__).parents[2] / "trainer"
 SECONDS = 300
 Key = tuple[int, int, bool]
-"""Ranks, bytes, and whether they travel as bfloat16."""
-# Runs as each rank. Prints {"size wire": the seconds of a sum}: the fastest tenth's slowest, which
-# other programs on the machine change least.
+"""The number of ranks, the bytes, and whether they are sent as bfloat16."""
+# Runs as each rank. Prints {"size wire": the seconds of a sum}: the 10th percentile, which other
+# programs on the machine affect least.
 RANK = """
 import json, os, socket, sys, time
 import numpy as np
@@ -56,7 +56,7 @@ print(json.dumps(found))
 
 
 def measure(ranks: int, sizes: tuple[int, ...]) -> dict[Key, float]:
-    """Return the seconds of a sum over so many ranks: the median rank's."""
+    """Return the seconds of a sum over this number of ranks: the median over ranks."""
     pairs = [_pair() for _ in range(ranks)]
     started = []
     for rank in range(ranks):
@@ -83,11 +83,11 @@ def _pair() -> tuple[socket.socket, socket.socket]:
 
 
 def fitted(found: Mapping[Key, float], processors: int) -> Costs:
-    """Return the costs that come nearest to the measured sums, each by its own part of itself.
+    """Return the costs that fit the measured sums best, by relative error.
 
     Args:
-        found: of at least two numbers of ranks and two sizes.
-        processors: that the ranks were pinned to, in turn.
+        found: sums of at least two numbers of ranks and two sizes.
+        processors: the number of processors to which the ranks were pinned in turn.
     """
     rows, ones = [], []
     for (ranks, size, bfloat16), seconds in found.items():
@@ -103,7 +103,7 @@ def fitted(found: Mapping[Key, float], processors: int) -> Costs:
 
 
 def _not_negative(rows: np.ndarray, ones: np.ndarray) -> np.ndarray:
-    """Return the least squares' solution, where what would be negative is 0."""
+    """Return the least-squares solution with negative values set to 0."""
     kept = list(range(rows.shape[1]))
     while True:
         scale = np.maximum(np.abs(rows[:, kept]).max(axis=0), 1e-300)
@@ -117,7 +117,7 @@ def _not_negative(rows: np.ndarray, ones: np.ndarray) -> np.ndarray:
 
 
 def predicted(costs: Costs, key: Key, processors: int) -> float:
-    """Return what the model says of ranks that share this machine's processors."""
+    """Return the model's time for ranks that share this machine's processors."""
     ranks, size, bfloat16 = key
     shared = costs.shared(ranks / processors)
     return sum_seconds(shared, Network(), ranks, size, bfloat16=bfloat16)

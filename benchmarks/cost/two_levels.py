@@ -1,4 +1,4 @@
-"""What sums would cost in a ring of rings, which is not built."""
+"""Estimates the cost of sums in a ring of rings, which is not implemented."""
 
 import math
 
@@ -8,11 +8,11 @@ from entrypoint.network.cost import Costs, Network, sum_seconds
 def two_levels_seconds(
     costs: Costs, network: Network, workers: int, size: float, *, bfloat16: bool = False
 ) -> float:
-    """Return how long a sum would take in groups, and between groups, which is not built.
+    """Return the time of a sum within groups, and between groups.
 
-    Each worker of a group of about √workers sums a chunk over its group, then the chunk with its
-    like in all other groups; then the group's chunks go round. The bytes are nearly the same, and
-    the hops 2 (group - 1) + 2 (groups - 1).
+    A group has about √workers workers. Each worker sums a chunk over its group, and then over the
+    corresponding workers of all other groups. At the end, the group's chunks go round the group.
+    The traffic is nearly that of one ring, with only 2 (group - 1) + 2 (groups - 1) hops.
     """
     group = next(count for count in range(math.isqrt(workers), 0, -1) if workers % count == 0)
     if group in (1, workers):

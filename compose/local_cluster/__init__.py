@@ -1,1 +1,1 @@
-"""A cluster of containers on this machine. Python 3.9 and its standard library alone."""
+"""A cluster of containers on this machine. It uses only Python 3.9 and the standard library."""

@@ -1,4 +1,4 @@
-"""Compose: which files make a cluster, and what they find in their variables."""
+"""Chooses the compose files of a cluster, and sets their variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST_LOCALHOST_PORT = 20000
 
 
 def files(settings: Settings, *, nvidia: bool) -> list[Path]:
-    """Return the compose files of a cluster, the later ones over the earlier."""
+    """Return the compose files of a cluster; later ones override earlier ones."""
     chosen = [CLUSTER]
     if settings.network == "host":
         chosen.append(HOST_NETWORK)
@@ -33,7 +33,7 @@ def files(settings: Settings, *, nvidia: bool) -> list[Path]:
 
 
 def settled(settings: Settings) -> dict[str, str]:
-    """Return the variables of the settings as they have turned out."""
+    """Return the variables of the final settings."""
     return {
         "COMPOSE_PROJECT_NAME": settings.project,
         "WORKERS": str(settings.workers),
@@ -54,13 +54,13 @@ def settled(settings: Settings) -> dict[str, str]:
 def variables(
     settings: Settings, environ: Mapping[str, str], *, processors: int, process: int
 ) -> dict[str, str]:
-    """Return what the compose files read.
+    """Return the variables that the compose files read.
 
     Args:
-        settings: the cluster.
-        environ: what was given besides.
-        processors: of this machine.
-        process: the one that runs the cluster.
+        settings: the cluster's settings.
+        environ: all other variables.
+        processors: the number of this machine's processors.
+        process: the process that runs the cluster.
     """
     hosts = [f"{service}:{PORT}" for service in settings.services]
     if settings.network == "host":
@@ -71,10 +71,10 @@ def variables(
         chosen["SCRIPT"] = os.path.relpath(settings.script, settings.mounted)
     chosen["CLUSTER_HOSTS"] = ",".join(hosts)
     chosen["COMPOSE_PROFILES"] = ",".join(settings.services)
-    # Workers whose thread pools fight for the same cores lose more time than the network costs.
+    # If the workers' thread pools compete for cores, that costs more time than the network.
     threads = max(1, processors // settings.workers)
     chosen["TRAINER_THREADS"] = environ.get("TRAINER_THREADS") or str(threads)
-    if settings.workers == 1:  # it may use every GPU; of several, each gets its own (gpu.yaml)
+    if settings.workers == 1:  # it gets all GPUs; several workers get one each (gpu.yaml)
         chosen["WORKER_0_GPUS"] = environ.get("WORKER_0_GPUS") or "all"
     return chosen
 
@@ -87,7 +87,7 @@ class Compose:
     environ: Mapping[str, str]
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a Compose command, where Ctrl-C does not reach it."""
+        """Start a Compose command in a session that Ctrl-C does not reach."""
         chosen = [part for file in self.files for part in ("--file", str(file))]
         line = ["compose", "--progress", "quiet", *chosen, *arguments]
         return engine.start(line, environ=self.environ)

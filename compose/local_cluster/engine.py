@@ -1,4 +1,4 @@
-"""The Docker engine, by its command line."""
+"""The Docker engine, used through its command line."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import IO, cast
 
 from local_cluster.messages import EXIT_ERROR, EndError
 
-NO_DOCKER = "there is no docker command here; `make engine` says what to install."
+NO_DOCKER = "there is no docker command here; `make engine` shows what to install."
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 UP = "cluster-trainer.up"
-"""The label of a worker with the number of the process that runs its cluster (compose.yaml)."""
+"""A worker's label with the number of the process that runs its cluster (compose.yaml)."""
 WORKER = (
     f'{{{{index .Config.Labels "{SERVICE}"}}}} {{{{.State.Status}}}} {{{{.State.ExitCode}}}} '
     f'{{{{.Id}}}} {{{{.State.StartedAt}}}} {{{{or (index .Config.Labels "{UP}") "-"}}}}'
 )
 FIELDS = 6
-"""Of a worker, as the template shows it."""
+"""The number of the template's fields for a worker."""
 TENSORBOARD = "tensorboard"
 NO_ANSWER = 124
-"""What a command counts as ended with that took too long; that of `timeout`, too."""
+"""The exit code of a command that reached its time limit, as with `timeout`."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine, by the docker command.
+    """An engine, used through the docker command.
 
     Attributes:
-        host: where it is, "ssh://ana@10.0.0.2"; "": where the docker command looks by itself.
+        host: its address, such as "ssh://ana@10.0.0.2"; "": the docker command's default.
     """
 
     host: str = ""
@@ -44,7 +44,7 @@ class Engine:
         output: int | None = None,
         errors: int | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start `docker …` in a session of its own, where a terminal's Ctrl-C does not reach it.
+        """Start `docker …` in a new session, which a terminal's Ctrl-C does not reach.
 
         Raises:
             EndError: there is no such command.
@@ -68,12 +68,12 @@ class Engine:
         environ: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run `docker …` and return how it ended and what it printed.
+        """Run `docker …` and return its exit code and its output.
 
         Args:
-            arguments: those of the command.
+            arguments: the command's arguments.
             environ: its variables; None: this process's.
-            seconds: how long it may take; then it counts as failed. None: as long as it likes.
+            seconds: its time limit, after which it counts as failed; None: no limit.
 
         Raises:
             EndError: there is no such command.
@@ -95,10 +95,10 @@ class Engine:
         return subprocess.CompletedProcess(arguments, process.returncode, *texts)
 
     def output_of(self, *arguments: str) -> str:
-        """Run `docker …` and return what it printed, without the last newline.
+        """Run `docker …` and return its output, without the last newline.
 
         Raises:
-            EndError: it failed; the sentence is the engine's.
+            EndError: it failed; the message is the engine's.
         """
         ended = self.ask(*arguments)
         if ended.returncode:
@@ -110,7 +110,7 @@ class Engine:
         return self.ask("inspect", "--format", template, container).stdout.strip()
 
     def time(self) -> str:
-        """Return its time. The clock of its virtual machine may differ from this machine's."""
+        """Return the engine's time. Its virtual machine's clock may differ from this machine's."""
         return self.output_of("info", "--format", "{{.SystemTime}}")
 
 
@@ -120,14 +120,14 @@ time_of_engine = LOCAL.time
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """Yield what a process prints, line by line, until it ends."""
+    """Yield a process's output, line by line, until it ends."""
     with cast("IO[bytes]", process.stdout) as output:
         yield from output
     process.wait()
 
 
 def refuse_missing(image: str) -> None:
-    """Make sure that an image is here.
+    """Make sure that an image is on this machine.
 
     Raises:
         EndError: it is not, or the engine does not answer.
@@ -147,15 +147,15 @@ def has_nvidia() -> bool:
 
 @dataclass(frozen=True)
 class WorkerContainer:
-    """A worker's container, as the engine sees it.
+    """A worker's container, as the engine reports it.
 
     Attributes:
         service: the worker.
         status: the engine's word: running, exited, created, paused …
-        code: the exit code of one that has ended.
-        container: its whole id.
-        started: when it was last started, by the engine's clock.
-        up: the process that runs its cluster; "-": none does.
+        code: the exit code, if it has ended.
+        container: its full id.
+        started: the time of its last start, by the engine's clock.
+        up: the process that runs its cluster; "-": there is none.
     """
 
     service: str
@@ -168,16 +168,16 @@ class WorkerContainer:
 
 @dataclass(frozen=True)
 class Project:
-    """The containers of one cluster, by Compose's name for it, on one engine."""
+    """The containers of one cluster, by its Compose project, on one engine."""
 
     name: str
     engine: Engine = LOCAL
 
     def containers(self, *options: str) -> list[str]:
-        """Return the containers' ids, without the one that shows curves.
+        """Return the containers' ids, without TensorBoard's.
 
         Args:
-            options: those of `docker ps`.
+            options: options of `docker ps`.
         """
         template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}}'
         chosen = ["--filter", f"label={PROJECT}={self.name}", *options]
@@ -188,14 +188,14 @@ class Project:
         return [container for container, _, service in pairs if service != TENSORBOARD]
 
     def running(self) -> list[str]:
-        """Return the ids of those that run."""
+        """Return the ids of the running containers."""
         return self.containers("--filter", "status=running")
 
     def workers(self, *options: str) -> list[WorkerContainer]:
         """Return the workers in the order of their numbers.
 
         Args:
-            options: those of `docker ps`.
+            options: options of `docker ps`.
         """
         ids = self.containers(*options)
         # If a container has just been removed, `inspect` fails and still describes the others.

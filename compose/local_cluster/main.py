@@ -1,4 +1,4 @@
-"""From the command line to a command."""
+"""Runs the command of a command line."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
 
     Args:
         given: the command and its arguments.
-        shell: the variables that are really set.
-        environ: those and what .env adds.
+        shell: the variables of the shell.
+        environ: these variables, and those that .env adds.
 
     Raises:
-        EndError: it could not be done.
+        EndError: the command failed.
     """
     commands: Mapping[str, Callable[[], int]] = {
         "up": lambda: up(environ),
@@ -63,7 +63,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
 
 
 def _starts_something(given: argparse.Namespace) -> bool:
-    """Whether all has to be understood: a cluster can always be stopped, and looked at."""
+    """Whether every setting must be valid. Stopping and showing a cluster must always work."""
     if given.command == "names":
         return bool(RUNS.intersection(given.goals))
     return str(given.command) not in ("stop", "status", "tensorboard", "report")

@@ -1,4 +1,4 @@
-"""What a person is told, and the error that ends a command with it."""
+"""Messages to the user, and the error that ends a command with some of them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TextIO
 PROGRAM = "cluster-trainer"
 EXIT_ERROR = 1
 EXIT_CONFIGURATION = 78
-"""A mistake in what was given: the same would fail again."""
+"""A wrong setting: the same command would fail again."""
 
 ERASE = b"\r\x1b[K"
-"""What moves a terminal's cursor to the line's begin, and empties the line (ECMA-48)."""
+"""Moves a terminal's cursor to the beginning of the line, and clears the line (ECMA-48)."""
 
 _one_line_at_a_time = threading.Lock()
 _drawn = b""
 
 
 class EndError(Exception):
-    """Ends the command with an exit code, after some sentences (or none: all is said)."""
+    """Ends the command with an exit code, after some sentences, or none."""
 
     def __init__(self, code: int, *sentences: str) -> None:
         super().__init__(*sentences)
@@ -28,7 +28,7 @@ class EndError(Exception):
 
 
 def say(sentence: str) -> None:
-    """Print a sentence of the program's own."""
+    """Print a sentence, with the program's name."""
     write(sys.stdout, f"{PROGRAM}: {sentence}\n".encode(errors="surrogateescape"))
 
 
@@ -40,10 +40,10 @@ def complain(sentence: str) -> None:
 def write(stream: TextIO | None, line: bytes) -> None:
     """Write a whole line at once, from any thread.
 
-    A terminal that was closed, or a pipe that nobody reads any more, is no reason to leave a
-    cluster behind: what is written there from now on is lost.
+    If a terminal was closed, or a pipe's reader has ended, the cluster must still be removed. From
+    then on, output is discarded.
     """
-    if stream is None:  # it was closed before the start
+    if stream is None:  # closed before the start
         return
     with _one_line_at_a_time:
         _put(sys.stdout, ERASE if _drawn else b"")
@@ -52,7 +52,7 @@ def write(stream: TextIO | None, line: bytes) -> None:
 
 
 def draw(stream: TextIO | None, text: str) -> None:
-    """Draw the one line of a terminal that stays below all others; an empty text removes it."""
+    """Draw a terminal's live line below all other lines; an empty text removes it."""
     global _drawn  # noqa: PLW0603 -- there is one terminal
     with _one_line_at_a_time:
         drawn = text.encode(errors="replace")

@@ -1,9 +1,9 @@
-"""Folders that the workers can write, too: nothing in them is followed, and nothing is trusted.
+"""Accesses folders that workers can write. No link in them is followed, and no file is trusted.
 
-A worker could leave a link where this program writes a file of its own: it would write to whatever
-the link leads to on this machine. It would wait for ever at a FIFO, and a device never ends. So
-each part of a path below such a folder is opened by itself, none of them may be a link, and what
-is opened has to be a regular file. What decides about this machine lies elsewhere
+A worker could put a link in the place of a file that this program writes. Then the program would
+write to the link's target on this machine. It would wait forever at a FIFO, and a device has no
+end. So each part of a path below such a folder is opened separately, none may be a link, and the
+file must be a regular file. Files that control this machine are elsewhere
 (`settings/remembered.py`).
 """
 
@@ -30,23 +30,23 @@ OF_ANOTHER_KIND = (
     *(errno.ELOOP, errno.ENOTDIR, errno.EINVAL, errno.ENXIO, errno.EISDIR),
     errno.EOPNOTSUPP,  # of a socket, on macOS
 )
-"""What the system says of a link, a FIFO or a folder where a file was expected, and the like."""
+"""The system's errors for a link, a FIFO, a folder and the like in the place of a file."""
 NEW = ".new-"
 LEFT_OVER_SECONDS = 3600
-"""A file that is being written is renamed within milliseconds; an older one was left by a crash."""
+"""The age from which a new file is a leftover of a crash. Others are renamed in milliseconds."""
 MOST_BYTES = 1 << 20
-"""Of a small file that is read as a whole."""
+"""The maximum size of a small file that is read as a whole."""
 
 
 @dataclass(frozen=True)
 class SharedFolder:
-    """A folder at or below one that is mounted into the workers.
+    """A folder that is mounted into the workers, or a folder below it.
 
-    Every method raises OSError where something on the way is a link, is missing or is of another
-    kind, unless it says otherwise.
+    Unless stated otherwise, every method raises OSError if a part of the path is a link, is
+    missing, or is of another kind.
 
     Attributes:
-        root: the folder that is mounted; the user's own choice, which may be a link.
+        root: the mounted folder, which the user has chosen, and which may be a link.
         inside: the folder's place below it.
     """
 
@@ -55,11 +55,11 @@ class SharedFolder:
 
     @property
     def path(self) -> Path:
-        """Where it is, for people."""
+        """Its path, for messages."""
         return self.root / self.inside
 
     def below(self, place: str) -> SharedFolder:
-        """Return a folder below this one, which need not be there."""
+        """Return a folder below this one, which may not exist."""
         return SharedFolder(self.root, str(PurePosixPath(self.inside, place)))
 
     @contextmanager
@@ -67,7 +67,7 @@ class SharedFolder:
         """Open the folder, and yield its file descriptor.
 
         Args:
-            make: whether to make the folders that are missing.
+            make: whether to make missing folders.
         """
         with ExitStack() as stack:
             number = _closing(stack, os.open(self.root, ROOT_FLAGS))
@@ -84,7 +84,7 @@ class SharedFolder:
             yield number
 
     def make(self) -> None:
-        """Make the folder, with those above it, unless it is there."""
+        """Make the folder, and those above it, unless it exists."""
         with self.opened(make=True):
             pass
 
@@ -92,7 +92,7 @@ class SharedFolder:
         """Make the folder.
 
         Raises:
-            FileExistsError: it is there.
+            FileExistsError: it exists.
         """
         place = PurePosixPath(self.inside)
         above = SharedFolder(self.root, str(place.parent))
@@ -108,7 +108,7 @@ class SharedFolder:
             return False
 
     def names(self) -> list[str]:
-        """Return what is in the folder, sorted; nothing where it cannot be opened."""
+        """Return the names in the folder, sorted; empty if it cannot be opened."""
         try:
             with self.opened() as number:
                 return sorted(os.listdir(number))  # noqa: PTH208 -- of a file descriptor
@@ -116,15 +116,15 @@ class SharedFolder:
             return []
 
     def has_folder(self, name: str) -> bool:
-        """Tell whether it holds a folder of this name; never raises OSError."""
+        """Tell whether it contains a folder of this name; never raises OSError."""
         return stat.S_ISDIR(self._mode(name))
 
     def has_file(self, name: str) -> bool:
-        """Tell whether it holds a regular file of this name; never raises OSError."""
+        """Tell whether it contains a regular file of this name; never raises OSError."""
         return stat.S_ISREG(self._mode(name))
 
     def time_of(self, name: str) -> float:
-        """Return when a file was last written, in seconds since 1970; 0 where it is not there."""
+        """Return the time of a file's last change, in seconds since 1970; 0 if there is no file."""
         try:
             with self.opened() as number:
                 return os.stat(name, dir_fd=number, follow_symlinks=False).st_mtime
@@ -142,7 +142,7 @@ class SharedFolder:
         return cast("BinaryIO", os.fdopen(file, mode, buffering=0))
 
     def open_to_append(self, name: str) -> BinaryIO:
-        """Open a regular file to write at its end, and make it if it is missing."""
+        """Open a regular file to append to it; make it if it is missing."""
         return self.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def read(self, name: str, most: int = MOST_BYTES) -> bytes:
@@ -157,24 +157,24 @@ class SharedFolder:
             return file.read(most)
 
     def replace(self, name: str, content: bytes) -> None:
-        """Write a file that is there whole or not at all, in the place of whatever was there."""
+        """Write a file atomically, in the place of any other file of this name."""
         with self._renamed_to(name) as (new, number):
             file = os.open(new, NEW_FLAGS | FILE_FLAGS, 0o666, dir_fd=number)
             with os.fdopen(file, "wb") as opened:
                 opened.write(content)
 
     def link(self, name: str, to: str) -> None:
-        """Leave a link for people, in the place of whatever was there."""
+        """Make a link, in the place of any other file of this name."""
         with self._renamed_to(name) as (new, number):
             os.symlink(to, new, dir_fd=number)
 
     def target_of(self, name: str) -> str:
-        """Return where a link says that it leads to."""
+        """Return the target of a link."""
         with self.opened() as number, _naming(self.path / name):
             return os.readlink(name, dir_fd=number)
 
     def move(self, name: str, to: SharedFolder) -> None:
-        """Move a file into another folder, which is made; a file there of that name is replaced."""
+        """Move a file into another folder, which is made; replace a file of that name."""
         with self.opened() as here, to.opened(make=True) as there:
             source = self.path / name
             culprit = to.path / name if self.has_file(name) else source
@@ -182,13 +182,13 @@ class SharedFolder:
                 os.rename(name, name, src_dir_fd=here, dst_dir_fd=there)
 
     def remove_empty(self) -> None:
-        """Remove the folder, unless it holds something."""
+        """Remove the folder if it is empty."""
         place = PurePosixPath(self.inside)
         with suppress(OSError), SharedFolder(self.root, str(place.parent)).opened() as above:
             os.rmdir(place.name, dir_fd=above)
 
     def hand_over(self, name: str, uid: int, gid: int) -> None:
-        """Give what has this name, and all below it, to a user; links, but not their targets."""
+        """Change the owner of everything below this name; of links, not of their targets."""
         with self.opened() as number, _naming(self.path / name):
             os.chown(name, uid, gid, dir_fd=number, follow_symlinks=False)
             for _, folders, files, inside in os.fwalk(name, dir_fd=number, follow_symlinks=False):
@@ -197,7 +197,7 @@ class SharedFolder:
 
     @contextmanager
     def _renamed_to(self, name: str) -> Iterator[tuple[str, int]]:
-        """Yield a name that nobody else takes, and the folder; then rename what has that name."""
+        """Yield an unused name, and the folder; then rename the new file."""
         prefix = f"{NEW}{name.lstrip('.')}"
         new = f"{prefix}-{secrets.token_hex(8)}"
         with self.opened() as number, _naming(self.path / name):
@@ -219,9 +219,9 @@ class SharedFolder:
 
 
 def refusal(folder: SharedFolder, error: OSError) -> EndError:
-    """Return the refusal of a folder in which something is not what this program has left there."""
+    """Return an error about a folder in which something is not what this program has left there."""
     if error.errno in OF_ANOTHER_KIND:
-        accepted = "folders and regular files, no links, since workers can write there. Remove it"
+        accepted = "folders and regular files, no links, because workers can write there. Remove it"
         place = error.filename or folder.path
         return EndError(EXIT_CONFIGURATION, f"{place}: {error.strerror}; accepted: {accepted}.")
     received = f'RUNS_DIR: received "{folder.root}"; accepted: a folder that you can write'
@@ -235,7 +235,7 @@ def _closing(stack: ExitStack, number: int) -> int:
 
 @contextmanager
 def _naming(place: Path) -> Iterator[None]:
-    """Give an error the whole path; of a part of an open folder the system says that part alone."""
+    """Put the whole path into an error; the system reports only the last part."""
     try:
         yield
     except OSError as error:
@@ -243,7 +243,7 @@ def _naming(place: Path) -> Iterator[None]:
 
 
 def _remove_left_over(prefix: str, inside: int) -> None:
-    """Remove what a crash has left of files with this prefix; one of another start stays."""
+    """Remove files with this prefix that a crash has left; a file of another start stays."""
     for name in os.listdir(inside):
         if name.startswith(prefix):
             with suppress(OSError):

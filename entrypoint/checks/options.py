@@ -64,7 +64,7 @@ def check_min_workers(options: Options, workers: int, collectives: str = "") -> 
 
 def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
     if workers == 1:
-        return Problem(MIN_WORKERS, str(least), "1, where there is one worker")
+        return Problem(MIN_WORKERS, str(least), "1, if there is one worker")
     span = f"from {fewest} to {workers}" if fewest < workers else str(workers)
     accepted = f"{span}: more than half of the {workers} workers, and at most all"
     half = "Half of the workers cannot tell whether the others are lost or continue, too."

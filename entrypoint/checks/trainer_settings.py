@@ -123,7 +123,7 @@ def read_answer(output: str) -> Checked:
         settings = {str(name): str(value) for name, value in said["settings"].items()}
         done = str(said.get("done") or "")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise UncheckedError("the check did not print what it should") from None
+        raise UncheckedError("the check printed no valid result") from None
     return Checked(problems, settings=settings, done=done)
 
 

@@ -1,16 +1,16 @@
-"""A model of what a step costs on 2 to 1,000 workers whose gradients go round the ring.
+"""A model of the cost of a step on 2 to 1,000 workers that sum gradients over the ring.
 
-It follows the trainer's `collectives/ring/sums.py`, which has three ways:
+It follows the trainer's `collectives/ring/sums.py`, which sums in three ways:
 
-- two ranks send each other everything, in one hop;
-- as long as no rank sends more than 256 KB by it, each rank's numbers go to all others, in
-  size - 1 hops;
-- else chunks of a size-th go round twice, in 2 (size - 1) hops.
+- Two ranks send each other everything, in one hop.
+- As long as no rank then sends more than 256 KB, each rank sends its numbers to all others, in size
+  - 1 hops.
+- Otherwise the numbers are divided into `size` chunks, which go round twice, in 2 (size - 1) hops.
 
-A hop takes as long as its bytes do, at the network's rate or the processor's, whichever is slower.
-What has come in is passed on as soon as 64 KB of it are there, so a hop's latency only shows if it
-is longer than the hop's bytes take. `benchmarks/cost` measures the processor's part, and checks the
-model.
+The duration of a hop is that of its bytes, at the rate of the network or of the processor,
+whichever is slower. A rank passes data on as soon as it has 64 KB. So the latency of a hop only
+counts if it is longer than the hop's bytes take. `benchmarks/cost` measures the processor's part,
+and checks the model.
 """
 
 from __future__ import annotations
@@ -19,35 +19,36 @@ import math
 from dataclasses import dataclass
 
 SMALL_BYTES, GRAIN = 2**18, 2**16
-"""The ring's own numbers: the most bytes that a rank sends to all others, and those that have come
-in before it passes them on."""
+"""The ring's constants, in bytes: the limit for sums that go to all others, and the size of
+pieces.
+"""
 NUMBER_BYTES = 4
-"""Of a float32."""
+"""The size of a float32."""
 NEAR_BYTES = 4_000_000
-"""A sum that is longer does not stay in a processor's caches."""
+"""A larger sum does not fit into a processor's caches."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a worker's processor takes for a sum, in seconds."""
+    """The time of a worker's processor for a sum, in seconds."""
 
     sum: float
-    """For any."""
+    """For each sum."""
     hop: float
-    """For each hop: calls of the kernel, and being woken."""
+    """For each hop: system calls and wake-ups."""
     near_byte: float
     """For each byte sent: sending, receiving and adding it."""
     far_byte: float
-    """The same, where the sum is longer than NEAR_BYTES."""
+    """The same, if the sum is larger than NEAR_BYTES."""
     rounded: float = 0.0
-    """For each number that travels as bfloat16."""
+    """For each number that is sent as bfloat16."""
 
     def byte(self, size: float) -> float:
-        """Return what a byte takes in a sum of so many."""
+        """Return the time for a byte in a sum of this size."""
         return self.far_byte if size > NEAR_BYTES else self.near_byte
 
     def shared(self, times: float) -> Costs:
-        """Return the costs where so many workers share a processor."""
+        """Return the costs if this number of workers shares a processor."""
         shared_by = max(1.0, times)
         numbers = (self.sum, self.hop, self.near_byte, self.far_byte, self.rounded)
         return Costs(*(number * shared_by for number in numbers))
@@ -59,33 +60,33 @@ TYPICAL = Costs(sum=1e-4, hop=3e-5, near_byte=4e-10, far_byte=1e-9, rounded=3e-9
 
 @dataclass(frozen=True)
 class Network:
-    """Between two neighbours."""
+    """The network between two neighbours."""
 
     bits_a_second: float = math.inf
-    """In each direction at once."""
+    """The rate in each direction, in bits per second."""
     latency: float = 0.0
-    """Seconds until a byte that was sent is there."""
+    """Seconds until a sent byte arrives."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a sum is made."""
+    """The way in which a sum is computed."""
 
     hops: int
-    """One after the other."""
+    """The number of hops, one after the other."""
     bytes_a_hop: float
-    """What each worker sends, and receives, in each."""
+    """The bytes that each worker sends, and receives, in each hop."""
 
     @property
     def bytes(self) -> float:
-        """All that a worker sends."""
+        """The bytes that a worker sends in all."""
         return self.hops * self.bytes_a_hop
 
 
 def way_of(workers: int, size: float, *, bfloat16: bool = False) -> Way:
-    """Return how the ring sums numbers of so many bytes, as float32, on each of the workers.
+    """Return how the ring sums this number of float32 bytes on each worker.
 
-    `bfloat16` is what they travel as; their size as float32 decides the way.
+    `bfloat16`: whether they are sent as bfloat16. Their size as float32 decides the way.
     """
     sent = size / 2 if bfloat16 else size
     if workers == 1:
@@ -100,7 +101,7 @@ def way_of(workers: int, size: float, *, bfloat16: bool = False) -> Way:
 def sum_seconds(
     costs: Costs, network: Network, workers: int, size: float, *, bfloat16: bool = False
 ) -> float:
-    """Return how long a sum takes when all workers begin it at once."""
+    """Return the duration of a sum that all workers begin at once."""
     way = way_of(workers, size, bfloat16=bfloat16)
     if not way.hops:
         return 0.0
@@ -113,11 +114,11 @@ def sum_seconds(
 
 
 def share_of_ideal(step_seconds: float, sums_seconds: float, spread: float, workers: int) -> float:
-    """Return the examples a second, divided by the workers times what one does alone.
+    """Return the scaling efficiency: the speed, divided by N times the speed of one worker.
 
-    One worker computes for `step_seconds`, then all sum for `sums_seconds`. `spread` is by which
-    part of itself a worker's step differs from one time to the next (one standard deviation). All
-    wait for the slowest, which of n is about √(2 ln n) of these slower than their mean.
+    One worker computes for `step_seconds`, then all sum for `sums_seconds`. `spread` is the
+    standard deviation of a worker's step, relative to its duration. All wait for the slowest of n
+    workers, which is about √(2 ln n) standard deviations slower than the mean.
     """
     slowest = step_seconds * (1 + spread * math.sqrt(2 * math.log(workers)))
     return step_seconds / (slowest + sums_seconds)

@@ -13,11 +13,11 @@ from entrypoint.network.link import BITS
 from entrypoint.network.protocol import DATA, PIECE, PING, PONG, RATE, Effort
 
 FAREWELL_SECONDS = 0.5
-"""How long the left neighbour may take to read the last answer."""
+"""The time in which the left neighbour must read the last answer."""
 
 
 class LeftSide:
-    """The connection to the left neighbour: what it sends is read, and answered."""
+    """The connection to the left neighbour: reads its data, and answers."""
 
     def __init__(self, connection: socket.socket, effort: Effort) -> None:
         self._connection, self._effort = connection, effort
@@ -25,7 +25,7 @@ class LeftSide:
         self._saying = asyncio.Lock()
 
     async def say(self, answer: dict[str, object]) -> None:
-        """Say something to the left neighbour. If it has gone, others will say so."""
+        """Send a line to the left neighbour. If it has gone, another worker reports it."""
         line = json.dumps(answer).encode() + b"\n"
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(self._effort.patience_seconds), self._saying:
@@ -49,7 +49,7 @@ class LeftSide:
         return await self._loop.sock_recv(self._connection, PIECE)
 
     async def _arrivals(self, there: int) -> list[tuple[float, int]]:
-        """Return at which times how many bytes were there."""
+        """Return the arrival times of the data, with the bytes received until then."""
         total, room = there, bytearray(PIECE)
         arrivals = [(time.monotonic(), total)]
         with contextlib.suppress(TimeoutError):
@@ -74,11 +74,11 @@ class LeftSide:
 def bits_per_second(arrivals: Sequence[tuple[float, int]]) -> float:
     """Return the rate of the second half of the data.
 
-    The first half shows how TCP begins, or what a limited network lets pass at once.
+    In the first half, TCP's slow start or a limited network's burst would distort it.
     """
     (_, first), (end, total) = arrivals[0], arrivals[-1]
     half = first + (total - first) / 2
     begin, before = next(one for one in arrivals if one[1] >= half)
-    if end <= begin:  # one piece alone
+    if end <= begin:  # only one piece
         begin, before = arrivals[0]
     return BITS * (total - before) / max(end - begin, 1e-9)

@@ -1,4 +1,4 @@
-"""The measured links of a ring: which are slow, and all of them in a line."""
+"""The measured links of a ring, the slow ones among them, and a line about all."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from entrypoint.errors import escaped
 
 SLOW = 0.6
-"""A link is slow if its rate is less than this part of the usual one."""
+"""A link is slow if its rate is below this fraction of the usual one."""
 FAR, FAR_SECONDS = 3.0, 0.001
-"""A link is long if its round trip takes so many times as long as usual, and at least so long."""
+"""A link is long if its round trip takes this multiple of the usual one, and at least this time."""
 BITS, KILO, MEGA, GIGA = 8, 1e3, 1e6, 1e9
 LARGEST = 1e9
-"""Of ms and Gbit/s."""
+"""Factors for ms and Gbit/s."""
 LEAST_OF_GIGA = 0.1
-"""Of a Gbit/s: lower rates are in Mbit/s."""
+"""A fraction of a Gbit/s: lower rates are shown in Mbit/s."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Link:
 def read_link(members: Mapping[str, Any]) -> Link:
     """Return the link with these members. Raises KeyError, TypeError, ValueError."""
     numbers = float(members["round_trip_ms"]), float(members["gbit_per_second"])
-    if not all(0 <= number <= LARGEST for number in numbers):  # NaN is neither
+    if not all(0 <= number <= LARGEST for number in numbers):  # NaN fails both comparisons
         raise ValueError(members)
     names = escaped(str(members["from"])), escaped(str(members["to"]))
     return Link(*names, numbers[0] / KILO, numbers[1] * GIGA)
@@ -82,7 +82,7 @@ def in_a_line(links: Sequence[Link]) -> str:
 
 
 def _middle(numbers: Iterable[float]) -> float:
-    """Return the median, the higher of two. Python's module `statistics` takes long to import."""
+    """Return the median, the higher one of two. Importing Python's `statistics` would be slow."""
     ordered = sorted(numbers)
     return ordered[len(ordered) // 2]
 
@@ -100,5 +100,5 @@ def round_trip(seconds: float) -> str:
 
 
 def rounded(number: float, digits: int = 2) -> float:
-    """Return a number with so many digits."""
+    """Return a number with this number of digits."""
     return float(f"{number:.{digits}g}")

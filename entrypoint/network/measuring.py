@@ -3,13 +3,13 @@
 All workers do this at the same time, as in a sum of gradients:
 
 1. Each sends pings to the right. The right neighbour answers them.
-2. All tell each other the round trips, so that no data is in the way of the pings.
-3. Each sends data to the right until the right neighbour has seen enough, and answers the rate.
-4. All tell each other the rates.
+2. All exchange the round trips, so no data delay the pings.
+3. Each sends data to the right until the right neighbour has enough, and answers the rate.
+4. All exchange the rates.
 
-Data travels to the right only. Answers travel to the left, one JSON object in a line, where no data
-is in their way. Everything has a time limit; the first worker that waits in vain for its right
-neighbour says so to the left, and that goes round the ring.
+Data go to the right only. Answers go to the left, where no data delay them, one JSON object per
+line. Everything has a time limit. The first worker whose right neighbour is silent reports it to
+the left, and the report goes round the ring.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Measured:
 async def measure(
     rank: int, size: int, left: socket.socket, right: socket.socket, effort: Effort
 ) -> list[Measured]:
-    """Return all links of the ring, that from rank 0 to rank 1 first; close both connections.
+    """Return all links of the ring, from rank 0 to rank 1 first; close both connections.
 
-    Raises MeasuringError, which names the same rank on all workers that can be told.
+    Raises MeasuringError, which names the same rank on all workers that can be reached.
     """
     for connection in (left, right):
         connection.setblocking(False)  # noqa: FBT003 -- socket's own signature
@@ -76,7 +76,8 @@ class _Circle:
     async def share(self, mine: float) -> list[float]:
         """Return the numbers of all ranks.
 
-        They travel to the left twice: the first time each worker adds its own, and rank 0 has all.
+        They go round to the left twice. The first time, each worker adds its own, so rank 0 has
+        all.
         """
         found = [mine]
         if self.rank < self.size - 1:
@@ -90,7 +91,7 @@ class _Circle:
 
 
 def _forget(connection: socket.socket) -> None:
-    """Close a connection, and drop data that wait to be sent."""
+    """Close a connection, and discard unsent data."""
     with contextlib.suppress(OSError):
         linger = struct.pack("ii", 1, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

@@ -1,4 +1,4 @@
-"""What neighbours say to each other while they measure, and how much they measure."""
+"""The protocol of the measurement between neighbours, and its limits."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ PIECE = 2**18
 PING, DATA = b"ping\n", b"data\n"
 """The lines to the right; all that follows DATA is data."""
 PONG, RATE, TOLD, ERROR = "pong", "rate", "told", "error"
-"""The lines to the left: answers to a ping and to data, numbers of ranks, and who is silent."""
+"""The lines to the left: answers to a ping and to data, numbers of ranks, and a silent rank."""
 LONGEST_LINE = 2**20
-"""Bytes: a thousand workers' numbers are about 20 kB."""
+"""The maximum length in bytes: a thousand workers' numbers are about 20 kB."""
 SILENT, CLOSED, WRONG = (
     "does not answer",
     "has closed the connection",
-    "sends no answer but garbage",
+    "sends an invalid answer",
 )
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long and how much is measured."""
+    """The limits of the measurement."""
 
     pings: int
     ping_seconds: float
-    """After so long no more pings are sent, if there were a few."""
+    """After this time no more pings are sent, if a few were sent."""
     data_bytes: int
     data_seconds: float
-    """The data end at whichever of the two comes first."""
+    """The data end at the first of these two limits."""
     patience_seconds: float = 5.0
-    """How long a neighbour may be silent."""
+    """The time for which a neighbour may be silent."""
 
 
 AT_A_START = Effort(10, 0.05, 8 * 2**20, 0.15)

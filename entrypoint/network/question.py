@@ -17,10 +17,10 @@ KILO = 1e3
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked besides the links."""
+    """The request, besides the links."""
 
     training: Training | None = None
-    """The training whose speed is estimated; None: none is."""
+    """The training whose speed is estimated; None: no estimate."""
     as_json: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Measures the link to the right neighbour, and hears what it tells."""
+"""Measures the link to the right neighbour, and reads its messages."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class RightSide:
         self._answers: dict[str, asyncio.Queue[object]] = {
             kind: asyncio.Queue() for kind in (PONG, RATE, TOLD)
         }
-        """What it has answered. Numbers that it tells may come before its answer to data."""
+        """Its answers. Numbers that it reports may come before its answer to data."""
 
     async def round_trip(self) -> float:
-        """Return the shortest round trip, in seconds: the others waited for a processor."""
+        """Return the shortest round trip in seconds. Others include waits for a processor."""
         trips: list[float] = []
         began = time.monotonic()
         while len(trips) < self._effort.pings:
@@ -68,8 +68,9 @@ class RightSide:
         return rate
 
     async def told(self, count: int) -> list[float]:
-        """Return so many numbers, which the right neighbour tells."""
-        # Longer than any worker waits for its neighbour, whose name then comes from the right.
+        """Return this number of numbers, which the right neighbour reports."""
+        # Longer than any worker waits for its neighbour. A silent neighbour's name comes from the
+        # right.
         seconds = self._effort.data_seconds + 3 * self._effort.patience_seconds
         told = await self._answer(TOLD, seconds)
         if not isinstance(told, list) or len(told) != count:
@@ -79,13 +80,13 @@ class RightSide:
         return told
 
     async def _send_on(self) -> None:
-        piece = os.urandom(PIECE)  # a tunnel may compress what is alike
+        piece = os.urandom(PIECE)  # random, because a tunnel may compress repeated data
         while True:
             await self._send(piece)
             await asyncio.sleep(0)  # data from the left are received at the same time
 
     async def _send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # whoever waits for the answer sees the end
+        with contextlib.suppress(OSError):  # the reader of the answers notices the end
             await self._loop.sock_sendall(self._connection, data)
 
     async def _answer(self, kind: str, seconds: float) -> object:
@@ -100,7 +101,7 @@ class RightSide:
         return answer
 
     async def hear(self) -> None:
-        """Take the answers, until the connection ends."""
+        """Read the answers, until the connection ends."""
         unread = b""
         while len(unread) < LONGEST_LINE:
             try:
@@ -118,7 +119,7 @@ class RightSide:
     def _take(self, line: bytes) -> None:
         try:
             ((kind, content),) = parse_object(line.decode()).items()
-        except ValueError:  # no JSON, or not one member
+        except ValueError:  # not JSON, or not exactly one member
             kind, content = "", None
         match content:
             case _ if kind in self._answers:
@@ -129,7 +130,7 @@ class RightSide:
                 self._end(self._wrong)
 
     def _end(self, error: MeasuringError) -> None:
-        """Note that no more answers come."""
+        """Record that no more answers come."""
         for answers in self._answers.values():
             answers.put_nowait(error)
 

@@ -10,7 +10,7 @@ from entrypoint.network.link import Link
 
 EVERY = 16
 OF_ADAM = 3
-"""The weights and two slots of the optimizer, which are averaged every few steps."""
+"""Weights and two optimizer slots, which are averaged every few steps."""
 LEAST_BITS = 1.0
 EXACT, BFLOAT16, FEWER = "exact", "TRAINER_WIRE=bfloat16", f"TRAINER_SYNC_EVERY={EVERY}"
 MEANS = {
@@ -22,25 +22,25 @@ MEANS = {
 
 @dataclass(frozen=True)
 class Training:
-    """What is to be trained."""
+    """The training to estimate."""
 
     parameters: float
-    """Trainable numbers of the model."""
+    """The number of the model's trainable parameters."""
     step_seconds: float | None = None
-    """How long one worker alone computes a step; None: unknown."""
+    """The duration of a step on one worker; None: unknown."""
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """How fast all workers train together in one way."""
+    """The speed of all workers together, in one way."""
 
     way: str
     means: str
-    """What the way means for the training."""
+    """The effect of this way on the training."""
     sums_seconds: float
-    """What the sums of a step take."""
+    """The duration of a step's sums."""
     times: float | None
-    """How many times as fast as one worker alone; None: a step's time is unknown."""
+    """The speed relative to one worker; None: the duration of a step is unknown."""
 
 
 def speed_ups(links: Sequence[Link], training: Training) -> list[SpeedUp]:
@@ -59,9 +59,9 @@ def speed_ups(links: Sequence[Link], training: Training) -> list[SpeedUp]:
 
 
 def network_of(links: Sequence[Link]) -> Network:
-    """Return what a sum has of these links: the lowest rate, and the mean latency.
+    """Return the network for a sum over these links: the lowest rate, and the mean latency.
 
-    In each hop all workers wait for the slowest link. Numbers that are passed on take all links.
+    In each hop all workers wait for the slowest link. Numbers that are passed on use all links.
     """
     return Network(
         max(LEAST_BITS, min(link.bits_per_second for link in links)),

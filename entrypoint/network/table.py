@@ -50,7 +50,7 @@ def as_json(links: Sequence[Link], training: Training | None) -> str:
 
 
 def _about(slow: Sequence[Link], far: Sequence[Link]) -> list[str]:
-    """Return sentences about the links that hold the others up."""
+    """Return sentences about the links that slow all workers down."""
     lines = [
         f"The link {link.name} is slow, and all workers wait for it in each sum of gradients."
         for link in slow

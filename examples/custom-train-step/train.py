@@ -1,6 +1,6 @@
-"""A variational autoencoder with a training step of its own, which learns to draw digits.
+"""A variational autoencoder with its own training step, which learns to draw digits.
 
-Writes digits.png into the run's folder: digits that nobody has written.
+Writes digits.png, with generated digits, into the run folder.
 """
 
 import os

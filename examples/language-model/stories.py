@@ -1,4 +1,4 @@
-"""Makes up a small text, so that the example needs no download: short reports from a harbour."""
+"""Generates a small text, so that the example needs no download: short reports from a harbour."""
 
 import random
 from pathlib import Path

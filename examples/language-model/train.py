@@ -1,6 +1,6 @@
 """A small GPT that learns to write from text files, word by word.
 
-python train.py              learns from a made-up text (stories.py)
+python train.py              learns from a generated text (stories.py)
 python train.py A.txt B.txt  learns from your files, which it reads as streams. The last one is
                              for validation
 """
@@ -81,11 +81,11 @@ def write(model, words, count):
     return " ".join(names[one] for one in ids)
 
 
-keras.utils.set_random_seed(1)  # the same on all workers, which then shuffle alike
+keras.utils.set_random_seed(1)  # the same on all workers, so that all shuffle alike
 is_chief = this_worker().is_chief
 files = sys.argv[1:] or write_stories(Path(tempfile.mkdtemp()))
 if len(files) == 1:
-    sys.exit("python train.py: one file was given; two or more are needed, the last to test with")
+    sys.exit("python train.py: one file was given; two or more are needed, the last for validation")
 vectorize = layers.TextVectorization(MAX_WORDS, standardize=None)
 vectorize.adapt(tf.data.TextLineDataset(files[:-1]).batch(1000))
 training = read(files[:-1]).repeat().shuffle(1000).batch(BATCH).prefetch(tf.data.AUTOTUNE)

@@ -1,8 +1,8 @@
-"""A script of your own with the image's `fit`: any Keras model, one call.
+"""Your own script with the image's `fit`: any Keras model, one call.
 
-Keras's own `model.fit` works on several workers, too (docs/reference/keras.md). This `fit` also
-writes what `python -m trainer` writes: metrics, a result, the trained model. The same file runs on
-one device, on all GPUs of a machine, and on a cluster.
+Keras's own `model.fit` works on several workers, too (docs/reference/keras.md). The image's `fit`
+also writes the files of `python -m trainer`: metrics, a result, the trained model. The same script
+runs on one device, on all GPUs of a machine, and on a cluster.
 """
 
 import keras
@@ -10,11 +10,11 @@ import numpy as np
 
 from cluster_trainer import fit, start_strategy
 
-strategy = start_strategy()  # on a cluster it waits for the others
+strategy = start_strategy()  # on a cluster it waits for the other workers
 
 
 def load():
-    """Return (train, test), each pictures [n, 8, 8, 1] and labels [n]: is there a ring in them?"""
+    """Return (train, test), each pictures [n, 8, 8, 1] and labels [n]: 1 if there is a ring."""
     noise = np.random.default_rng(0)
     pictures = noise.integers(0, 120, (2000, 8, 8, 1)).astype(np.uint8)
     labels = np.arange(2000) % 2
@@ -38,7 +38,7 @@ def build():
 
 
 keras.utils.set_random_seed(42)
-with strategy.scope():  # what is made here is mirrored on all devices of all workers
+with strategy.scope():  # variables made here are mirrored on all devices of all workers
     model = build()
     optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
 

@@ -1,4 +1,4 @@
-"""train.R in Python, part by part: the same model, first weights and order of the examples.
+"""The program train.R in Python, part by part: the same model, initial weights and epoch order.
 
 python train.py dataset=mnist epochs=3 steps=5
 """
@@ -21,7 +21,7 @@ settings = {
 for given in sys.argv[1:]:
     name, _, text = given.partition("=")
     if name not in settings or not text:
-        sys.exit(f"{given}: accepted are {'=, '.join(settings)}=")
+        sys.exit(f"{given}: accepted: {'=, '.join(settings)}=")
     settings[name] = type(settings[name])(text)
 
 strategy = tf.distribute.MultiWorkerMirroredStrategy()

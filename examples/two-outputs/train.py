@@ -1,6 +1,6 @@
-"""Two pictures of digits go in; out come their sum, and whether the first one is the larger.
+"""Predicts the sum of two digits, and whether the first one is larger, from two pictures.
 
-Writes best.keras and history.csv into the run's folder.
+Writes best.keras and history.csv into the run folder.
 """
 
 import os
@@ -20,7 +20,7 @@ EPOCHS, BATCH = 10, 64  # the batch of all workers together
 
 
 def load(split, pairs):
-    """Return so many pairs of a split's digits as a dataset of (inputs, targets), each named."""
+    """Return pairs of a split's digits as a dataset of (inputs, targets), each named."""
     digits = tfds.load("digits:1.0.0", data_dir=EMBEDDED, split=split, batch_size=-1)
     pictures, labels = digits["image"].numpy(), digits["label"].numpy()
     first, second = np.random.default_rng(len(labels)).integers(0, len(labels), (2, pairs))
@@ -33,7 +33,7 @@ def load(split, pairs):
 
 
 def build():
-    """Return a model that looks at both pictures with the same layers."""
+    """Return a model that applies the same layers to both pictures."""
     look = keras.Sequential(
         [
             layers.Rescaling(1 / 255),
@@ -54,7 +54,7 @@ def build():
     return keras.Model(inputs, outputs)
 
 
-keras.utils.set_random_seed(1)  # the same on all workers, which then shuffle alike
+keras.utils.set_random_seed(1)  # the same on all workers, so that all shuffle alike
 is_chief = this_worker().is_chief
 training = load("train", 3000).shuffle(3000).batch(BATCH).prefetch(tf.data.AUTOTUNE)
 validation = load("test", 500).batch(BATCH)

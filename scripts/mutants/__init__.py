@@ -1,1 +1,1 @@
-"""Mutation testing of the product: how many small faults the tests notice."""
+"""Mutation testing of the product: how many small faults the tests catch."""

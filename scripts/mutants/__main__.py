@@ -1,14 +1,14 @@
-"""Changes the product in many small ways, one at a time, and says which changes the tests notice.
+"""Mutation testing: makes small changes to the product, and lists those that no test catches.
 
-`make mutants` runs it. First, one run of tests/unit and tests/inside notes which test runs which
-line. Then each mutant gets the tests that run its line, the cheapest first, until one fails. Notes
-and results are in .build/mutants/COMMIT. Nothing that is there is done again, so you can end a run
-at any time and start it anew.
+`make mutants` runs it. First, one run of tests/unit and tests/inside records which test runs which
+line. Then each mutant gets the tests that run its line, the cheapest first, until one fails.
+Records and results are in .build/mutants/COMMIT. Results that are there are kept, so you can end a
+run at any time and start it again.
 
-Libraries for this (mutmut, Cosmic Ray) run the tests in their own Python. Most of our product runs
-only in a container of the image: there the mutant and the tests have to be mounted. And 100 mutants
-fit into an hour only if we know which test runs which line, in all the processes that tests start
-and kill.
+Libraries for mutation testing (mutmut, Cosmic Ray) run the tests in their own Python. Most of our
+product runs only in a container of the image, into which the mutant and the tests have to be
+mounted. 100 mutants take an hour only if it is known which test runs which line, in all processes
+that tests start and kill.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from scripts.mutants.results import Results, summary
 from scripts.mutants.sites import Mutant, changed, compiles, in_random_order, mutants_of
 from scripts.mutants.trees import PROJECT, Tree
 
-STATE = (PROJECT / ".build/mutants").resolve()  # as Python will call the files in it
+STATE = (PROJECT / ".build/mutants").resolve()  # the path by which Python knows its files
 PRODUCT = ("entrypoint", "trainer", "compose")
 
 
 def main(arguments: list[str]) -> int:
-    """Try the mutants that were not tried yet, and print what is known of all."""
+    """Try the mutants that were not tried yet, and print the results of all."""
     given = _parser().parse_args(arguments)
     commit = _git("rev-parse", "--short=12", given.commit)
     folder = STATE / commit
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     is_all = all(_ask(kind, mutants, trees, results, end=end) for kind in KINDS)
     print(summary(results, mutants))
     if not is_all:
-        print("Not all is done: start it again to go on.")
+        print("Some mutants were not tried. Start it again to continue.")
     return 0
 
 
@@ -94,7 +94,7 @@ def _named(mutants: list[Mutant], place: str | None) -> Mutant:
 def _ask(
     kind: str, mutants: list[Mutant], trees: list[Tree], results: Results, *, end: float
 ) -> bool:
-    """Ask tests of a kind of the mutants that none has noticed; return whether time sufficed."""
+    """Try the uncaught mutants with tests of one kind; return whether there was time."""
     notes = trees[0].root.parent / kind
     if not cover(trees[0], kind, notes, end):
         return False

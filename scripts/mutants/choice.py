@@ -1,4 +1,4 @@
-"""Which tests are to notice a mutant: those that run its line, the cheapest first."""
+"""Chooses the tests for a mutant: those that run its line, the cheapest first."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from scripts.mutants.traced.traced_lines import FILE, TEST
 
 @dataclass(frozen=True)
 class TimedTest:
-    """A test, as pytest names it, and how long it took."""
+    """A test, by pytest's name, with its duration."""
 
     name: str
     seconds: float
 
     @property
     def file(self) -> str:
-        """The file that it is in."""
+        """The test's file."""
         return self.name.partition("::")[0]
 
 
 @dataclass
 class Covered:
-    """Which tests run which lines, by what traced_lines.py and traced_tests.py have noted."""
+    """Which tests run which lines, from the records of traced_lines.py and traced_tests.py."""
 
     tests: dict[str, TimedTest] = field(default_factory=dict)
-    """All tests that pass as the product is."""
+    """All tests that pass without a mutant."""
     lines: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
-    """A file and a line of it -> the tests that run it, or files of tests."""
+    """A file and a line -> the tests that run it, or files of tests."""
     calls: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """A file -> the tests that run any of its lines that we ask for, or files of tests."""
+    """A file -> the tests that run any of its requested lines, or files of tests."""
 
     def of(self, mutant: Mutant) -> list[TimedTest]:
-        """Return the tests of a mutant: all of one file follow each other, cheap files first.
+        """Return the tests of a mutant: those of one file together, cheap files first.
 
-        What runs at an import is shown by all tests that use the module.
+        Lines that run at an import are covered by all tests that use the module.
         """
         names = set(self.lines[mutant.path, mutant.line])
         if mutant.at_import:
@@ -53,7 +53,7 @@ class Covered:
 
 
 def within(tests: Iterable[TimedTest], seconds: float) -> list[TimedTest]:
-    """Return the first tests, as many as take so long together; at least one."""
+    """Return the first tests that fit into this time; at least one."""
     taken: list[TimedTest] = []
     left = seconds
     for test in tests:
@@ -65,7 +65,7 @@ def within(tests: Iterable[TimedTest], seconds: float) -> list[TimedTest]:
 
 
 def read(folder: Path, mutants: Iterable[Mutant]) -> Covered:
-    """Read the notes of all processes of all tests, of the mutants' lines alone."""
+    """Read the records of all processes of all tests, for the mutants' lines only."""
     covered = Covered()
     covered.tests.update({test.name: test for test in _passed(folder)})
     wanted: dict[str, set[int]] = defaultdict(set)
@@ -92,7 +92,7 @@ def _noted(notes: Path, wanted: Mapping[str, set[int]]) -> Iterator[tuple[str, s
 
 
 def _passed(folder: Path) -> Iterator[TimedTest]:
-    """Return the tests that passed; one that was skipped shows nothing."""
+    """Return the tests that passed; a skipped test shows nothing."""
     seconds: dict[str, float] = defaultdict(float)
     outcomes: dict[str, set[str]] = defaultdict(set)
     for ends in folder.glob("*/ends-*"):

@@ -1,4 +1,4 @@
-"""Runs all tests once, as the product is, and has each note which of its lines it runs."""
+"""Runs all tests once, without a mutant, and records which lines each one runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from scripts.mutants.trees import Tree
 
 KINDS = UNIT, INSIDE = "unit", "inside"
-"""Two kinds of tests, by their folders' names in tests/, in the order in which they are asked."""
+"""Two kinds of tests, by their folders' names in tests/, in the order in which they run."""
 FILES_AT_A_TIME = 4
 LIMIT_SECONDS = 1800
 
 
 def cover(tree: Tree, kind: str, folder: Path, end: float) -> bool:
-    """Run what has not been run yet; return whether all has been before the time `end`."""
+    """Run the parts that were not run yet; return whether all were done before the time `end`."""
     for name, paths in _parts(tree, kind).items():
         notes = folder / name
         if (notes / "done").exists():
@@ -30,7 +30,7 @@ def cover(tree: Tree, kind: str, folder: Path, end: float) -> bool:
 
 
 def _parts(tree: Tree, kind: str) -> dict[str, list[str]]:
-    """Return what is run at a time: all unit tests, or a few files of the others."""
+    """Return the tests of one part: all unit tests, or a few files of the others."""
     if kind == UNIT:
         return {"all": ["tests/unit"]}
     files = sorted((tree.source / "tests/inside").glob("test_*.py"))
@@ -49,7 +49,7 @@ def _run(tree: Tree, kind: str, paths: list[str], notes: Path) -> None:
         run = tree.inside(["--numprocesses", "2", *paths], LIMIT_SECONDS, notes)
     print(f"{kind}: {paths[0]} and {len(paths) - 1} more, {time.monotonic() - begin:.0f} s")
     print("\n".join(run.output.splitlines()[-15:]), flush=True)
-    # Tests that fail show nothing, and are left out.
+    # Tests that fail show nothing, and are not used.
     if run.code not in {0, 1} or not any(
         b"\n@" in one.read_bytes() for one in notes.glob("lines-*")
     ):

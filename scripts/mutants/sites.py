@@ -1,8 +1,8 @@
-"""Where the product's code can be changed, and how: one mutant is one small change of one file.
+"""Finds mutants: the places in the product's code that can be changed, and the changes.
 
-Changes are made at positions of the syntax tree, so that all other text stays as it is. Nothing is
-changed in docstrings, annotations, decorators, messages (log lines, warnings, what is printed,
-f-strings) and in what an error is raised with.
+Changes are made at positions of the syntax tree, so all other text stays. Docstrings, annotations,
+decorators, messages (log lines, warnings, printed text, f-strings) and the arguments of errors are
+not changed.
 """
 
 import ast
@@ -15,7 +15,7 @@ from itertools import pairwise
 
 
 class Kind(StrEnum):
-    """What a mutant changes."""
+    """The change that a mutant makes."""
 
     COMPARISON = "a comparison is turned"
     CONSTANT = "a constant is changed"
@@ -34,23 +34,23 @@ class Mutant:
     line: int
     kind: Kind
     place: str
-    """The qualified name of the function or class around it, "" for a module."""
+    """The qualified name of its function or class; "" for the module."""
     at_import: bool
     """Whether it runs when its module is imported, not when a function is called."""
     start: int
     end: int
     text: str
     number: int = 0
-    """Which of the place's changes of this kind it is."""
+    """The number of the change among those of this kind at this place."""
 
     @property
     def name(self) -> str:
-        """Where it is, for a change elsewhere in the file the same as before."""
+        """Its place, which does not depend on changes elsewhere in the file."""
         return f"{self.path}:{self.place}:{self.kind.name.lower()}:{self.number}"
 
 
 Change = tuple[Kind, int, int, str]
-"""What is changed, from which byte to which, and what it becomes."""
+"""A change: its kind, the bytes that it replaces, and the new text."""
 MESSAGES = {"print", "say", "complain", "warn", "warn_explicit", "_warn", "_say", "_print"}
 LOGS = {"log", "_log", "logger", "logging", "warnings"}
 TYPES = {"cast", "TypeVar", "NewType", "ParamSpec", "getLogger"}
@@ -72,7 +72,7 @@ NOT_SPACE = re.compile(rb"(?:[\s()\\]|#[^\n]*\n)*")
 
 
 def mutants_of(path: str, source: bytes) -> list[Mutant]:
-    """Return all mutants of a file, in the order of their places. Few of them may not compile."""
+    """Return all mutants of a file, in the order of their places. A few of them may not compile."""
     found: list[Mutant] = []
     numbers: dict[str, int] = {}
     for mutant in sorted(_Finder(path, source).mutants(), key=lambda one: (one.start, one.kind)):
@@ -83,12 +83,12 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
 
 
 def changed(source: bytes, mutant: Mutant) -> bytes:
-    """Return a file's text with the change."""
+    """Return a file's text after the change."""
     return source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
 
 
 def compiles(source: bytes) -> bool:
-    """Whether a changed file is still Python."""
+    """Whether a changed file is valid Python."""
     try:
         compile(source, "mutant", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -97,10 +97,10 @@ def compiles(source: bytes) -> bool:
 
 
 def in_random_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
-    """Return them in an order in which one of each kind follows one of each other kind.
+    """Return the mutants in an order in which the kinds take turns.
 
-    The order of two of a kind depends on the seed and on their names alone: a change of other code
-    changes hardly anything of what comes first.
+    The order within a kind depends only on the seed and the names. So if other code changes, the
+    first mutants hardly change.
     """
 
     def lot(mutant: Mutant) -> bytes:
@@ -124,7 +124,7 @@ class _Finder:
             self._starts.append(self._starts[-1] + len(line))
 
     def mutants(self) -> Iterator[Mutant]:
-        """Return them, in no order and without numbers."""
+        """Return the mutants, unordered and without numbers."""
         yield from self._below(ast.parse(self._source), place="", at_import=True)
 
     def _below(self, node: ast.AST, *, place: str, at_import: bool) -> Iterator[Mutant]:
@@ -188,13 +188,13 @@ class _Finder:
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         position: ast.expr = node  # type: ignore[assignment]  # all that is asked for has one
-        assert position.end_lineno is not None  # noqa: S101  ast.parse gives them
+        assert position.end_lineno is not None  # noqa: S101 ast.parse sets them
         assert position.end_col_offset is not None  # noqa: S101
         start = self._starts[position.lineno - 1] + position.col_offset
         return start, self._starts[position.end_lineno - 1] + position.end_col_offset
 
     def _operator(self, left: ast.expr, right: ast.expr) -> tuple[int, int]:
-        """Return where the operator between two operands is."""
+        """Return the position of the operator between two operands."""
         after, before = self._span(left)[1], self._span(right)[0]
         skipped = NOT_SPACE.match(self._source, after, before)
         found = OPERATOR.match(self._source, skipped.end() if skipped else after, before)
@@ -204,7 +204,7 @@ class _Finder:
 
 
 def _children(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
-    """Return what may be changed below a node; and whether a function runs it."""
+    """Return the nodes below a node that may be changed, and whether a function runs them."""
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "type_params"}:
             continue
@@ -220,7 +220,7 @@ def _place(place: str, child: ast.AST) -> str:
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """Whether it is a docstring, a message, for type checkers alone, or what an error says."""
+    """Whether it is a docstring, a message, code for type checkers only, or an error's argument."""
     match node:
         case ast.Raise() | ast.JoinedStr() | ast.Import() | ast.ImportFrom() | ast.Assert():
             return True
@@ -249,7 +249,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _other(value: object) -> str:
-    """Return the source of another constant; "" for one that is a sentence, or none at all."""
+    """Return the source of another constant; "" if it is a sentence, or if there is none."""
     if isinstance(value, bool):
         return str(not value)
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""Copies of the repository in which mutants are tried, and the two ways to run tests there."""
+"""Copies the repository for mutants, and runs tests in the copies."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from scripts.mutants.sites import Mutant, changed
 PROJECT = Path(__file__).parents[2]
 TRACED = Path(__file__).parent / "traced"
 IN_IMAGE = "/opt/cluster-trainer"
-"""Where the image has the product."""
+"""The product's folder in the image."""
 OF_IMAGE = ("entrypoint", "trainer")
 PLUGIN = ("-p", "traced_tests")
 TOOK_TOO_LONG = 124
-"""The exit code of a run that was ended, as timeout(1) has it."""
+"""The exit code of a run that reached the time limit, as of timeout(1)."""
 KILL_AFTER_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a run of pytest ended."""
+    """The result of a run of pytest."""
 
     code: int
     output: str
@@ -36,12 +36,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Tree:
-    """A copy of the repository at one commit, with a Python of its own."""
+    """A copy of the repository at one commit, with its own Python."""
 
     root: Path
 
     def prepare(self, commit: str) -> None:
-        """Make the copy, if it is not there; a run that was killed may have left a mutant in it."""
+        """Make the copy, or reset it: a run that was killed may have left a mutant in it."""
         source = str(self.source)
         if (self.root / "ready").exists():
             subprocess.run(["git", "-C", source, "checkout", "--quiet", "--", "."], check=True)
@@ -73,10 +73,10 @@ class Tree:
 
     @contextlib.contextmanager
     def with_change(self, mutant: Mutant) -> Iterator[None]:
-        """Have the mutant in place of the product for a while.
+        """Put the mutant in the place of the product's file for a while.
 
-        Its time of modification is another one even within the same second, since Python tells by
-        it whether what it has compiled is of this source.
+        Its modification time differs even within the same second, because Python uses it to find
+        out whether its bytecode is up to date.
         """
         path = self.source / mutant.path
         before, times = path.read_bytes(), path.stat()
@@ -91,7 +91,7 @@ class Tree:
     def unit(
         self, arguments: Sequence[str], limit_seconds: float, notes: Path | None = None
     ) -> Run:
-        """Run tests that need no Docker; `notes` is the folder for traced_lines.py."""
+        """Run tests that need no Docker; `notes` is the folder of traced_lines.py."""
         traced = self._packages / "traced.pth"
         traced.unlink(missing_ok=True)
         if notes is None:
@@ -177,7 +177,7 @@ QUIET = ("-q", "-p", "no:cacheprovider", "--durations", "0", "--durations-min", 
 
 
 def _line(tools: Path, root: Path, notes: Path) -> str:
-    """Return the line of a `.pth` file: Python runs it whenever it starts."""
+    """Return the line of a `.pth` file, which Python runs at each start."""
     begin = f"__import__('traced_lines').begin({str(root)!r}, {str(notes)!r})"
     return f"import sys; sys.path.append({str(tools)!r}); {begin}\n"
 

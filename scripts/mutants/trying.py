@@ -1,4 +1,4 @@
-"""Tries one mutant: runs its tests until one of them fails, and once more that one alone."""
+"""Tries one mutant: runs its tests until one fails, and then that test once more, alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from scripts.mutants.sites import Mutant
 from scripts.mutants.trees import TOOK_TOO_LONG, Run, Tree
 
 SECONDS = {UNIT: 60.0, INSIDE: 120.0}
-"""How much of each kind of tests a mutant gets: what would take longer is left out, and said."""
+"""The time for each kind of tests of a mutant. Tests beyond it are not run, and are counted."""
 CONTAINERS_SECONDS = 900
 START_SECONDS, SLOWER, TEST_SECONDS = 60, 5, 60
-"""A run that takes this long to start, and that many times what it took, has noticed the mutant."""
+"""The limit of a run: these seconds, and this multiple of its usual time. A run that exceeds it has
+caught the mutant."""
 PASSED, FAILED, BROKEN = 0, 1, {2, 3, 4}
-"""Exit codes of pytest: with the last ones, the tests' own files could not be imported."""
+"""Exit codes of pytest; with the last ones, the files of tests could not be imported."""
 FAILURE = re.compile(r"^(?:FAILED|ERROR) (tests/\S.*?)(?: - .*)?$", re.MULTILINE)
 HANGS, IMPORT = "(takes too long)", "(import)"
 
 
 def attempt(tree: Tree, mutant: Mutant, kind: str, covered: Covered) -> Tried:
-    """Return what the tests of a kind that run a mutant's line say of it."""
+    """Return the result of the tests of a kind that run a mutant's line."""
     begin = time.monotonic()
     tests = covered.of(mutant)
     asked = within(tests, SECONDS[kind])
@@ -40,7 +41,7 @@ def attempt(tree: Tree, mutant: Mutant, kind: str, covered: Covered) -> Tried:
 
 
 def by_hand(tree: Tree, mutant: Mutant, paths: list[str]) -> Tried:
-    """Return what tests that need the Docker engine say of a mutant."""
+    """Return the result of tests that need the Docker engine."""
     begin = time.monotonic()
     with tree.with_change(mutant):
         run = tree.containers(["-x", *paths], CONTAINERS_SECONDS)
@@ -55,7 +56,7 @@ def by_hand(tree: Tree, mutant: Mutant, paths: list[str]) -> Tried:
 
 
 def _first_failure(tree: Tree, kind: str, tests: list[TimedTest]) -> str:
-    """Return the first test that fails twice, "" without one."""
+    """Return the first test that fails twice; "" if there is none."""
     left = tests
     while left:
         run = _run(tree, kind, left)
@@ -63,7 +64,7 @@ def _first_failure(tree: Tree, kind: str, tests: list[TimedTest]) -> str:
         if not failed or run.code != FAILED:
             return failed
         names = [test.name for test in left]
-        if failed not in names:  # the fixture of a file, for one
+        if failed not in names:  # for example the fixture of a file
             return failed
         place = names.index(failed)
         if _run(tree, kind, [left[place]]).code != PASSED:

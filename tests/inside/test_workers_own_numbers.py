@@ -10,6 +10,7 @@ import pytest
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.resume import (
     CALLBACKS,
+    DATA_NUMBERS,
     LAYERS_NUMBERS,
     NUMBERS,
     OF_A_WORKER,
@@ -50,8 +51,8 @@ class Pair(Workers):
         return None
 
 
-def ended(described, saved=None):
-    """Let two workers that are `described` so begin; return what each raises."""
+def ended(described, saved=None, asked=({}, {})):
+    """Let two workers begin, with these facts and arguments; return what each raises."""
     start = Start()
     if saved is not None:
         progress = {"place": {}, "random": None}
@@ -64,7 +65,7 @@ def ended(described, saved=None):
     def begin(rank):
         model, workers = SimpleNamespace(variables=[]), Pair(rank, given, meet)
         try:
-            refuse_others(options, model, workers, start, described[rank], [])
+            refuse_others(options, model, workers, start, described[rank], [], asked[rank])
         except ConfigurationError as error:
             return [one.name for one in error.problems]
         return []
@@ -89,6 +90,16 @@ def test_a_checkpoint_of_an_earlier_version_lacks_some(name):
     assert ended([TRAINED, TRAINED], saved) == [[], []]
 
 
-@pytest.mark.parametrize("name", OF_A_WORKER)
+def test_nor_do_workers_that_are_asked_for_other_epochs():
+    asked = {"epochs": "3"}, {"epochs": "4"}
+    assert ended([TRAINED] * 2, TRAINED, asked) == [["epochs"]] * 2
+
+
+def test_numbers_of_pipelines_may_change_when_a_fit_resumes():
+    saved, now = ({DATA_NUMBERS: number} for number in "12")
+    assert ended([TRAINED | now] * 2, TRAINED | saved) == [[], []]
+
+
+@pytest.mark.parametrize("name", [CALLBACKS, NUMBERS, LAYERS_NUMBERS])
 def test_a_fit_whose_workers_all_have_another_number_does_not_resume(name):
     assert ended([TRAINED | {name: "[1]"}] * 2, TRAINED) == [[name]] * 2

@@ -1,7 +1,7 @@
-"""The code that a worker runs: the text of the script's files, and the installed packages.
+"""The code that a worker runs: the script's files, installed packages, and settings of libraries.
 
-Workers compare theirs, because an old copy on one machine would train along without a word. A fit
-that resumes compares its script's files with those of its beginning.
+Workers compare theirs, because an old copy or another `keras.json` on one machine would train along
+without a word. A fit that resumes compares its script's files with those of its beginning.
 """
 
 import logging
@@ -18,8 +18,8 @@ MOST_FILES = 200
 """The largest number of script files whose text is compared."""
 DIGEST_LENGTH = 12
 SHOWN = 5
-FILE, PACKAGE = "file", "package"
-NOT_THERE = "not installed"
+FILE, PACKAGE, SETTING = "file", "package", "setting"
+NOT_THERE: Mapping[str, str] = {PACKAGE: "not installed", SETTING: "not set"}
 log = logging.getLogger("trainer")
 
 
@@ -33,10 +33,16 @@ def texts() -> Mapping[str, str]:
     return _read_texts(len(sys.modules))
 
 
-def code() -> dict[str, str]:
-    """Return what workers compare: a digest of each file of the script, each package's version."""
-    files = {f"{FILE} {name}": text for name, text in texts().items()}
-    return files | {f"{PACKAGE} {name}": version for name, version in _packages().items()}
+def code(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what workers compare, name -> value.
+
+    That is a digest of each file of the script, the version of each package, and the settings of
+    libraries (library_settings.py).
+    """
+    parts = {FILE: texts(), PACKAGE: _packages(), SETTING: settings}
+    return {
+        f"{kind} {name}": value for kind, found in parts.items() for name, value in found.items()
+    }
 
 
 def differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
@@ -51,7 +57,10 @@ def differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
     first, *others = everyone
     told = []
     for name, mine in zip(names[1:], others, strict=True):
-        found = [*_other_files(mine, first), *_other_packages(mine, first)]
+        found = [*_other_files(mine, first)]
+        for kind in NOT_THERE:
+            pairs = _other_values(kind, mine, first)
+            found += [f"{what} {own} ({names[0]}: {its})" for what, own, its in pairs]
         if found:
             more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             told.append(f"{name}: {', '.join(found[:SHOWN])}{more}")
@@ -68,8 +77,8 @@ def say_differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str])
 def _warn(told: str, first: str) -> None:
     log.warning(
         "the workers do not run the same code. Different from %s: %s. All train one model "
-        "together, so an old copy changes the training. Copy the files to all machines again, or "
-        "install the same packages there",
+        "together, so an old copy or another setting changes the training. Copy the files to all "
+        "machines again, install the same packages there, or set the same there",
         *(first, told),
     )
 
@@ -80,15 +89,17 @@ def _other_files(mine: Mapping[str, str], first: Mapping[str, str]) -> list[str]
     return [name.removeprefix(f"{FILE} ") for name in files if mine[name] != first[name]]
 
 
-def _other_packages(mine: Mapping[str, str], first: Mapping[str, str]) -> list[str]:
-    all_names = sorted(mine.keys() | first.keys())
-    packages = [name for name in all_names if name.startswith(f"{PACKAGE} ")]
-    pairs = [(name, mine.get(name, NOT_THERE), first.get(name, NOT_THERE)) for name in packages]
-    return [
-        f"{name.removeprefix(f'{PACKAGE} ')} {own} (not {other})"
-        for name, own, other in pairs
-        if own != other
+def _other_values(
+    kind: str, mine: Mapping[str, str], first: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """Return the name of each value that differs, this worker's value, and the first one's."""
+    names = sorted(one for one in {*mine, *first} if one.startswith(f"{kind} "))
+    absent = NOT_THERE[kind]
+    found = [
+        (name.removeprefix(f"{kind} "), mine.get(name, absent), first.get(name, absent))
+        for name in names
     ]
+    return [one for one in found if one[1] != one[2]]
 
 
 @cache

@@ -1,7 +1,7 @@
-"""What all programs here train on and report by: made-up examples, a network, a clock.
+"""Shared by all programs of this folder: random examples, a network, a clock.
 
-Time does not depend on what is in the pictures. The `tf.keras` of this module is Keras 3, or legacy
-Keras where TF_USE_LEGACY_KERAS says so.
+The time of a step does not depend on the pictures' content. `tf.keras` is Keras 3, or legacy Keras
+if TF_USE_LEGACY_KERAS is set.
 """
 
 import json
@@ -23,7 +23,7 @@ Arrays = tuple[np.ndarray, np.ndarray]
 
 
 def digits() -> tuple[Arrays, None]:
-    """Return MNIST's shapes for the trainer: uint8 [n, 28, 28, 1], and labels; nothing to test."""
+    """Return data for the trainer: uint8 [n, 28, 28, 1], and labels; no test data."""
     return _drawn(EXAMPLES, 28, 1), None
 
 
@@ -39,14 +39,14 @@ def _drawn(count: int, side: int, channels: int) -> Arrays:
 
 
 def batches() -> Arrays:
-    """Return as many examples as an epoch's steps take: float32 [n, 28, 28, 1], and labels."""
+    """Return the examples for an epoch's steps: float32 [n, 28, 28, 1], and labels."""
     (inputs, labels), _ = digits()
     taken = np.arange(STEPS * BATCH) % EXAMPLES
     return inputs[taken].astype(np.float32) / 255, labels[taken]
 
 
 def network() -> tf.keras.Model:
-    """Return mnist_cnn, compiled as in the tutorials; with XLA where BENCH_JIT says so."""
+    """Return mnist_cnn, compiled as in the tutorials; with XLA if BENCH_JIT is set."""
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [
@@ -64,7 +64,7 @@ def network() -> tf.keras.Model:
 
 
 class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Writes down the examples that all workers together have trained a second, by epochs."""
+    """Records the examples/s of all workers together, for each epoch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,5 +84,5 @@ class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def tell(rates: list[float]) -> None:
-    """Leave the examples a second of each epoch where the benchmark looks for them."""
+    """Write the examples/s of each epoch to where the benchmark reads them."""
     Path("/runs/rates.json").write_text(json.dumps(rates))

@@ -1,4 +1,4 @@
-"""A script for one machine, without a word of tf.distribute."""
+"""A script for one machine, without tf.distribute."""
 
 import made_up
 

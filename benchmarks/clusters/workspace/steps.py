@@ -1,7 +1,7 @@
-"""A script that notes when each of its steps ends, for what a killed worker costs.
+"""Records the end of each step, to measure the cost of a killed worker.
 
-A line each in /runs/steps.jsonl: [seconds since 1970, what]. A start notes when it begins to import
-TensorFlow, and when it has it.
+/runs/steps.jsonl has one line for each event: [seconds since 1970, event]. A start records the
+beginning and the end of the import of TensorFlow.
 """
 
 import json
@@ -27,10 +27,10 @@ note("has imported")
 
 
 class Noted(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Has each call of TensorFlow be one step, and notes its end."""
+    """Lets each call into TensorFlow be one step, and records its end."""
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        """Note a step."""
+        """Record a step."""
         del batch, logs
         note("step")
 

@@ -1,4 +1,4 @@
-"""The same under MultiWorkerMirroredStrategy, as Keras's own tutorial has it."""
+"""The same with MultiWorkerMirroredStrategy, as in Keras's own tutorial."""
 
 import made_up
 import tensorflow as tf

@@ -29,7 +29,7 @@ def network() -> nn.Module:
 
 
 def main() -> None:
-    """Train, and write down the examples that all processes together have trained a second."""
+    """Train, and record the examples/s of all processes together."""
     torch.set_num_threads(1)
     if HOSTS:
         distributed.init_process_group("gloo", f"tcp://{HOSTS[0]}", rank=RANK, world_size=WORLD)

@@ -1,6 +1,7 @@
 """The four-machine tutorial's script (examples/tutorials/four-machines/train.py) for legacy Keras.
 
-Its steps, in its order, on made-up pictures and as many of them as an epoch here takes.
+It has the tutorial's steps, in the same order, with random pictures, and as many of them as an
+epoch of this benchmark takes.
 """
 
 import made_up
@@ -12,7 +13,7 @@ strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
 
 def make_datasets_unbatched() -> tf.data.Dataset:
-    """Return the examples as the tutorial makes them of MNIST."""
+    """Return the examples as the tutorial prepares those of MNIST."""
 
     def scale(image: tf.Tensor, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         image = tf.cast(image, tf.float32)

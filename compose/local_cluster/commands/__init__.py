@@ -1,1 +1,1 @@
-"""One command of cluster.py a file."""
+"""The commands of cluster.py, one in each file."""

@@ -1,8 +1,8 @@
-"""`begin`: what `docker compose up` runs first, in a container: which run its workers take part in.
+"""`begin`: chooses the run of `docker compose up`, in a container that runs before the workers.
 
-A run belongs to the containers that were made for it. Containers that are started again go on with
-theirs, unless it is done; new ones begin a new one: after `docker compose down`, or when a setting
-was changed. RUN_NAME says otherwise.
+A run belongs to the containers that were created for it. Containers that are started again continue
+their run, unless it is done. New containers begin a new run: after `docker compose down`, or after
+a change of a setting. RUN_NAME overrides this.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from local_cluster.shared_folder import SharedFolder, refusal
 
 RUNS = Path(folders.IN_CONTAINERS)
 OWN_RUN = Path("/var/lib/cluster-trainer-run")
-"""In this container's own layer: it is there as long as the container is."""
+"""In this container's own layer, so the file exists as long as the container."""
 DONE = ("DONE", "ENDED")  # of the trainer, and of a script
 
 
 def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN) -> int:
-    """Choose the run, make its folder, and leave its name where the workers look for it.
+    """Choose the run, make its folder, and write its name where the workers look for it.
 
     Raises:
-        EndError: there is a mistake in what was given, or the folder cannot be made.
+        EndError: a setting is wrong, or the folder cannot be made.
     """
     given = GivenVariables(environ)
     own = unfinished(runs, own_run)
@@ -47,7 +47,7 @@ def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN
 
 
 def _wrong_image(image: str) -> list[str]:
-    """Return a sentence if this is the CPU image that Compose built under a GPU image's name."""
+    """Return a sentence if this is a CPU image that Compose has built under a GPU image's name."""
     try:
         version("tensorflow-cpu")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A container that is no worker, and that a command of this program becomes."""
+"""Replaces this process with `docker run` of a container that is not a worker."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from local_cluster import engine
 from local_cluster.settings import mounts
 from local_cluster.settings.given import DEFAULT_IMAGE, GivenVariables, User
 
-# It can do nothing but what its command asks for.
+# It has only the rights that its command needs.
 HARDENED = (
     *("--rm", "--read-only", "--cap-drop", "ALL"),
     *("--security-opt", "no-new-privileges:true"),
 )
 WITHOUT_ENTRYPOINT = ("--entrypoint", "/usr/bin/tini")
-"""The image's first process in the place of its entrypoint, which would look for a cluster."""
+"""The container's first process, instead of the entrypoint, which would look for a cluster."""
 FIRST = ("-g", "--")
-"""What that process is given before the command."""
+"""That process's arguments before the command."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OneContainer:
     user: User
 
     def become(self, options: Sequence[str], command: Sequence[str]) -> NoReturn:
-        """Become `docker run`: Ctrl-C and the exit code are the container's."""
+        """Replace this process with `docker run`: it gets Ctrl-C, and its exit code counts."""
         user = f"{self.user.uid}:{self.user.gid}"
         run = ["docker", "run", *HARDENED, "--user", user, *options, self.image, *command]
         sys.stdout.flush()
@@ -39,10 +39,10 @@ class OneContainer:
 
 
 def read(environ: Mapping[str, str], given: GivenVariables) -> OneContainer:
-    """Read which image runs, and for whom.
+    """Read the image and the user.
 
     Raises:
-        EndError: there is a mistake in what was given, or no such image.
+        EndError: a setting is wrong, or there is no such image.
     """
     user = given.user()
     given.raise_problems()

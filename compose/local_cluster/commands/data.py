@@ -1,4 +1,4 @@
-"""`data`: prepares data sets where local clusters find them, in a container of its own."""
+"""`data`: prepares data sets for local clusters, in a separate container."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import ROOT, GivenVariables, project
 
 PICTURES = ROOT / ".build/pictures"
-VOLUME = "data"  # as compose.yaml names it
+VOLUME = "data"  # the name in compose.yaml
 PICTURES_OF_EACH = "600"
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 NO_NAME = (
     'DATASET: received ""; accepted: the name of a TensorFlow Datasets set, as in '
     "`make data DATASET=tf_flowers`."
 )
-# What fails is told at once and not tried again.
+# Failures are reported at once, without retries.
 OPTIONS = (
     *("--tmpfs", "/tmp:mode=1777", "--env", "MAX_RESTARTS=0"),  # noqa: S108
     *("--env", "CUDA_VISIBLE_DEVICES=-1", "--env", "TF_CPP_MIN_LOG_LEVEL=3"),
@@ -26,10 +26,10 @@ OPTIONS = (
 
 
 def prepare(environ: Mapping[str, str], name: str) -> NoReturn:
-    """Prepare a TensorFlow Datasets set, downloaded if need be.
+    """Prepare a TensorFlow Datasets set; download it if necessary.
 
     Raises:
-        EndError: there is a mistake in what was given, or no image.
+        EndError: a setting is wrong, or there is no image.
     """
     _become(environ, ["-m", "trainer", "prepare", name], [name])
 
@@ -38,7 +38,7 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
     """Make small samples of sets from the pictures that `scripts/build.sh pictures` fetches.
 
     Raises:
-        EndError: there is a mistake in what was given, no image, or no pictures.
+        EndError: a setting is wrong, or there is no image, or there are no pictures.
     """
     if not PICTURES.is_dir():
         accepted = f"pictures in {PICTURES}; `scripts/build.sh pictures` fetches them"
@@ -54,7 +54,7 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
 def _become(
     environ: Mapping[str, str], program: Sequence[str], names: Sequence[str], *options: str
 ) -> NoReturn:
-    """Become `docker run`: Ctrl-C and the exit code are the container's."""
+    """Replace this process with `docker run`: it gets Ctrl-C, and its exit code counts."""
     if not all(names) or not names:
         raise EndError(EXIT_CONFIGURATION, NO_NAME)
     given = GivenVariables(environ)
@@ -67,7 +67,7 @@ def _become(
 
 
 def _volume(cluster: str) -> str:
-    """Return the volume that Compose would make, with the labels by which it knows its own."""
+    """Return the volume that Compose would create, with the labels by which it recognises it."""
     volume = f"{cluster}_{VOLUME}"
     labels = (f"{engine.PROJECT}={cluster}", f"com.docker.compose.volume={VOLUME}")
     if engine.ask("volume", "inspect", volume).returncode:

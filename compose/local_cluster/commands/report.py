@@ -1,4 +1,4 @@
-"""`report`: writes one page about the newest run, or about those that NAME names."""
+"""`report`: writes a page about the newest run, or about the runs in NAME."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ PROGRAM = (*container.FIRST, "python", "-m", "trainer.report")
 
 
 def report(environ: Mapping[str, str]) -> NoReturn:
-    """Become `docker run`: the exit code is the container's.
+    """Replace this process with `docker run`, whose exit code counts.
 
     Raises:
-        EndError: there is a mistake in what was given, no such run, no image, or no packages.
+        EndError: a setting is wrong, or there is no such run, no image, or no packages.
     """
     one, runs = container.read(environ, GivenVariables(environ)), runs_folder(environ)
     names = _names(runs, environ.get("RUN_NAME", ""))
     if not PACKAGES.is_dir():
         accepted = f"packages in {PACKAGES}; `scripts/build.sh report` fetches them"
         raise EndError(EXIT_CONFIGURATION, f"report: accepted: {accepted}.")
-    # At the same place as here, so that the page is said to be where it is.
+    # Mounted at the same path as here, so that messages show the page's real path.
     options = [*OPTIONS, "--volume", f"{runs}:{runs}"]
     one.become(options, [*PROGRAM, *(f"{runs}/{name}" for name in names)])
 
 
 def _names(runs: Path, text: str) -> list[str]:
-    """Return the names of the runs: of the newest, unless others are given.
+    """Return the names of the given runs, otherwise that of the newest run.
 
     Raises:
-        EndError: one is not there.
+        EndError: a run does not exist.
     """
     folder = SharedFolder(runs)
     names = [_newest(folder) if one == LATEST else one for one in text.split() or [LATEST]]
     for name in names:
         if not RUN_NAME.fullmatch(name) or not folder.has_folder(name):
             there = [one for one in folder.names() if folder.below(one).has_folder("worker-0")]
-            those = f": {', '.join(there[-10:])}" if there else "; there is none"
+            those = f": {', '.join(there[-10:])}" if there else "; there are none"
             accepted = f"runs in {runs}{those}"
             raise EndError(EXIT_CONFIGURATION, f'NAME: received "{name}"; accepted: {accepted}.')
     return names
@@ -56,7 +56,7 @@ def _newest(runs: SharedFolder) -> str:
     """Return the name of the newest run.
 
     Raises:
-        EndError: there is none.
+        EndError: there is no run.
     """
     try:
         name = runs.target_of(LATEST)

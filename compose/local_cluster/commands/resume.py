@@ -1,7 +1,7 @@
-"""`resume`: a run goes on where it stopped, or one stopped worker of the cluster that runs.
+"""`resume`: resumes a run, or starts one stopped worker of the running cluster again.
 
-A run goes on with what it was started with; what is given now wins. Its global batch stays the same
-with another number of workers.
+A run resumes with the settings of its start; new settings replace them. Its global batch stays the
+same if the number of workers changes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ BATCH = "TRAINER_PER_REPLICA_BATCH_SIZE"
 
 
 def resume(environ: Mapping[str, str], shell: Mapping[str, str], worker: str = "") -> int:
-    """Go on with a run to its end, or start one worker again; return the exit code.
+    """Run a stopped run to its end, or start one worker again; return the exit code.
 
     Args:
         environ: all variables, with those of .env.
-        shell: those that are really set, and so win over what the run was started with.
+        shell: the variables of the shell, which take precedence over the settings of the start.
         worker: the number of the one worker, or "".
 
     Raises:
@@ -54,16 +54,16 @@ def _start_again(cluster: engine.Project, worker: str) -> None:
     if not ended:
         raise EndError(
             EXIT_CONFIGURATION,
-            f'WORKER: received "{worker}", and no cluster here has a worker that ended; '
-            "`make resume` without it resumes a run.",
+            f'WORKER: received "{worker}", but no cluster here has a stopped worker. '
+            "`make resume` without WORKER resumes a run.",
         )
-    one = chosen(worker, ended, "the number of one that ended")
+    one = chosen(worker, ended, "the number of a stopped worker")
     engine.output_of("start", one.container)
     say(f"{one.service} is started again")
 
 
 def _name_of_run(runs: Path, name: str) -> str:
-    """Return the run's name: the newest one's, unless another is given."""
+    """Return the given run's name, otherwise that of the newest run."""
     if name in ("", LATEST):
         try:
             name = SharedFolder(runs).target_of(LATEST)
@@ -77,9 +77,9 @@ def _name_of_run(runs: Path, name: str) -> str:
 
 
 def _was(record: RunRecord, name: str) -> dict[str, str]:
-    """Return what a run was started with.
+    """Return the settings with which a run was started.
 
-    Workers can write cluster.json, so it decides nothing where there is no record.
+    Workers can write cluster.json. So without a record, it is not used.
     """
     if kept := record.text():
         return remembered.parse(kept)
@@ -87,8 +87,8 @@ def _was(record: RunRecord, name: str) -> dict[str, str]:
     advice = f"there is no {file}"
     if record.copy():
         advice = (
-            f"another user started it, or it was moved. {file} says with what, and workers can "
-            f"write that file: check it, then give its settings to `make up-local NAME={name}`"
+            f"another user started it, or it was moved. Its settings are in {file}, which workers "
+            f"can write: check that file, then pass its settings to `make up-local NAME={name}`"
         )
     accepted = "a run that your `make up-local` started"
     raise EndError(
@@ -114,14 +114,14 @@ def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str
 def keep_global_batch(
     folder: SharedFolder, was: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what the run was started with, with its global batch in place of each replica's.
+    """Return the settings of the start, with the global batch size instead of the one per replica.
 
-    The examples for each replica depend on how many there are; all of them together may not change.
+    The size per replica depends on the number of replicas. The global size must not change.
     """
     kept = {name: text for name, text in was.items() if name not in (GLOBAL_BATCH, BATCH)}
     if given.get(GLOBAL_BATCH) or given.get(BATCH):
         return kept
     newest = checkpoints.newest(folder, int(was["WORKERS"]))
     size = checkpoints.global_batch(newest) if newest else None
-    # Empty, so that .env cannot give one for each replica beside it.
+    # Empty, so that .env cannot set a size per replica as well.
     return {**kept, GLOBAL_BATCH: size, BATCH: ""} if size else dict(was)

@@ -17,31 +17,31 @@ from local_cluster.messages import EXIT_ERROR, EndError, write
 from local_cluster.settings.given import project
 
 ANSWER_SECONDS = 20
-"""The time for a container to answer. If its processes hang, it does not."""
+"""The time for a container to answer. If its processes hang, it gives no answer."""
 STOPPED_CODES = (129, 130, 143)
 USAGE = "{{.ID}}\t{{.MemUsage}}\t{{.CPUPerc}}"
 HEADS = ("worker", "state", "step", "up", "restarts", "memory", "CPU", "last line")
 FRACTION = re.compile(r"\.[0-9]+")
-"""The fraction of the engine's times: nanoseconds, which Python 3.9 cannot read."""
+"""The fraction of the engine's times. It has nanoseconds, which Python 3.9 cannot parse."""
 MINUTE, HOUR = 60, 3600
 GAP = "  "
 TIME_AND_LEVEL = "^([0-9:]{{8}} [A-Z]+) {} "
-"""The line's worker is in the first column already."""
+"""Removed from a line, because the first column has the worker."""
 TERMINAL_LINES = 2
-"""The most lines of a terminal for one worker: its last line may be long."""
+"""The maximum number of terminal lines for one worker: its last line may be long."""
 
 
 def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     """Print the status of all workers, also of those that have ended; return the exit code.
 
     Raises:
-        EndError: there is none, or the engine does not answer.
+        EndError: there are no workers, or the engine does not answer.
     """
     cluster = engine.Project(project(environ))
     workers = cluster.workers()
     if not workers:
         sentence = (
-            f"no worker of the project {cluster.name} is here; `make up-local` starts some, and "
+            f"the project {cluster.name} has no workers here. `make up-local` starts some, and "
             "`make resume` resumes the newest run."
         )
         raise EndError(EXIT_ERROR, sentence)
@@ -97,7 +97,7 @@ def _seconds_between(earlier: str, later: str) -> float | None:
             for one in (earlier, later)
         )
         return max(0.0, (second - first).total_seconds())
-    except (ValueError, TypeError):  # not a time, or one without its distance from UTC
+    except (ValueError, TypeError):  # not a time, or one without an offset from UTC
         return None
 
 
@@ -116,7 +116,7 @@ def _usage(line: str) -> tuple[str, dict[str, Any]]:
     container, memory, cpu = line.split("\t")
     try:
         percent = float(cpu.rstrip("%"))
-    except ValueError:  # "--": it has ended meanwhile
+    except ValueError:  # "--": it has just ended
         return container, dict(NO_USAGE)
     return container, {"memory": memory.partition(" / ")[0], "cpu_percent": percent}
 
@@ -132,7 +132,7 @@ def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
         process.kill()
         process.communicate()
         return {}
-    except (ValueError, IndexError):  # an older image, or one that ends just now
+    except (ValueError, IndexError):  # an older image, or a worker that is ending
         return {}
     return answer if isinstance(answer, dict) else {}
 
@@ -180,8 +180,8 @@ def table(found: Sequence[Mapping[str, Any]], width: int) -> str:
     """Return a line for each worker, and one for each problem.
 
     Args:
-        found: as `look_at` returns it.
-        width: the most characters of a line; 0: as many as there are.
+        found: the result of `look_at`.
+        width: the maximum number of characters in a line; 0: no limit.
     """
     rows = [HEADS, *(row(worker) for worker in found)]
     widths = [max(len(line[column]) for line in rows) for column in range(len(HEADS) - 1)]
@@ -218,7 +218,7 @@ def row(worker: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _up(seconds: float | None) -> str:
-    """Return how long a container has been up, in a suitable unit."""
+    """Return a container's uptime, in a suitable unit."""
     if seconds is None:
         return "-"
     if seconds < MINUTE:

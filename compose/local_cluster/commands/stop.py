@@ -1,4 +1,4 @@
-"""`stop`: all workers, or one of them, save a checkpoint and end."""
+"""`stop`: stops all workers, or one of them, at a checkpoint."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
     """Ask the workers, or one of them by its number, to stop, and wait until they have ended.
 
     Raises:
-        EndError: none runs, or not this one.
+        EndError: no worker runs, or not this one.
     """
     cluster = engine.Project(project(environ))
     running = cluster.workers("--filter", "status=running")
     if not running:
-        raise EndError(EXIT_ERROR, f"no worker of the project {cluster.name} runs here.")
+        raise EndError(EXIT_ERROR, f"no worker of the project {cluster.name} is running here.")
     if worker:
         _stop_one(worker, running)
     else:
@@ -36,10 +36,10 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
 def chosen(
     worker: str, among: Sequence[engine.WorkerContainer], accepted: str
 ) -> engine.WorkerContainer:
-    """Return the worker of a number.
+    """Return the worker with this number.
 
     Raises:
-        EndError: there is none; it says which are accepted.
+        EndError: there is none; the message lists the accepted numbers.
     """
     for one in among:
         if one.service == f"worker-{worker}":
@@ -50,7 +50,7 @@ def chosen(
 
 
 def _stop_one(worker: str, running: Sequence[engine.WorkerContainer]) -> None:
-    one = chosen(worker, running, "the number of one that runs")
+    one = chosen(worker, running, "the number of a running worker")
     say(f"asking {one.service} to stop")
     ended = engine.ask("stop", one.container)
     if ended.returncode and engine.inspected(one.container, IS_RUNNING) == "true":
@@ -62,7 +62,7 @@ def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]
     up = running[0].up
     say(f"asking {', '.join(one.service for one in running)} to stop")
     ended = engine.ask("stop", *(one.container for one in running))
-    # `up` may have removed them before `docker stop` has seen them end.
+    # `up` may remove them before `docker stop` has noticed their end.
     if ended.returncode and cluster.running():
         raise EndError(EXIT_ERROR, ended.stderr.strip())
     if up.isdecimal():
@@ -71,19 +71,19 @@ def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]
 
 
 def _wait_for_end(process: int, cluster: engine.Project) -> None:
-    """Wait for `up`, which removes the network: a cluster that starts now would lose its own.
+    """Wait for `up`, which removes the network. Otherwise a new cluster could lose its own network.
 
-    It may just have started a worker again that had been killed: that is stopped, too.
+    If `up` has just started a killed worker again, that worker is stopped, too.
     """
     limit = time.monotonic() + END_SECONDS
     while not has_ended(process):
         if time.monotonic() > limit:
-            told = f"all have ended, but the program that runs them (process {process}) has not."
+            told = f"all workers have ended, but the process that runs them ({process}) has not."
             raise EndError(EXIT_ERROR, told)
         time.sleep(LOOK_AGAIN_SECONDS)
         if late := cluster.running():
             engine.ask("stop", *late)
-            # `up` has its time from the end of the last of them.
+            # The time for `up` counts from the end of the last worker.
             limit = time.monotonic() + END_SECONDS
 
 
@@ -93,7 +93,7 @@ def has_ended(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # somebody else's
+    except PermissionError:  # another user's
         pass
     try:
         state = (

@@ -1,4 +1,4 @@
-"""`tensorboard`: shows all runs in a browser, also while they run, in a container of its own."""
+"""`tensorboard`: shows all runs in a browser, also while they run, from a separate container."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ PROGRAM = (*container.FIRST, "python", "-m", "cluster_trainer.tensorboard_server
 
 
 def tensorboard(environ: Mapping[str, str]) -> NoReturn:
-    """Become `docker run`: Ctrl-C ends it, and the exit code is the container's.
+    """Replace this process with `docker run`: Ctrl-C ends it, and its exit code counts.
 
     Raises:
-        EndError: there is a mistake in what was given, or no image.
+        EndError: a setting is wrong, or there is no image.
     """
     given = GivenVariables(environ)
     port = given.matching("TENSORBOARD_PORT", "[1-9][0-9]{0,4}", DEFAULT_PORT, A_PORT)
     one, runs = container.read(environ, given), runs_folder(environ)
     if not runs.is_dir():
-        message = f'RUNS_DIR: received "{runs}"; accepted: a folder that is there.'
+        message = f'RUNS_DIR: received "{runs}"; accepted: an existing folder.'
         raise EndError(EXIT_CONFIGURATION, message)
     _refuse_taken(port)
     say(f"TensorBoard of {runs}: http://localhost:{port} (Ctrl-C ends it)")
     name = f"cluster-trainer-tensorboard-{port}"
-    engine.ask("rm", name)  # one that a crash of the engine has left behind; none that runs
+    engine.ask("rm", name)  # one that an engine crash has left; never a running one
     published = f"{HOST}:{port}:{IN_CONTAINER}"
     options = ("--name", name, "--publish", published, "--volume", f"{runs}:/runs:ro")
     one.become([*OPTIONS, *options], PROGRAM)
 
 
 def _refuse_taken(port: str) -> None:
-    """Make sure that a port can be listened on.
+    """Make sure that it is possible to listen on a port.
 
     Raises:
-        EndError: it is no port, or another program listens there.
+        EndError: it is not a port, or another program listens on it.
     """
     accepted = A_PORT
     if int(port) <= MAX_PORT:
@@ -54,7 +54,7 @@ def _refuse_taken(port: str) -> None:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listening.bind((HOST, int(port)))
-            except PermissionError:  # the engine may
+            except PermissionError:  # the engine may do so
                 return
             except OSError:
                 accepted = "a port that no other program listens on, as in `PORT=6007`"

@@ -1,4 +1,4 @@
-"""`up`: a local cluster from start to end, which leaves no container and no network behind."""
+"""`up`: runs a local cluster from start to end, and leaves no container and no network behind."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NO = ("", "no", "off", "false")
 def up(environ: Mapping[str, str]) -> int:
     """Run a cluster to its end, and return its exit code.
 
-    0 when all workers end with 0; else that of the worker that failed first, or what says that this
-    process, or all workers, were told to stop.
+    The code is 0 if all workers exit with 0. Otherwise it is the code of the worker that failed
+    first, or that of the signal with which this process, or all workers, were stopped.
 
     Raises:
-        EndError: there is a mistake in what was given, another start is at the project or the run,
-            or the engine cannot do it.
+        EndError: a setting is wrong, another start uses the project or the run, or the engine
+            fails.
     """
     settings = read(environ, datetime.now())
     with ExitStack() as held:
@@ -45,7 +45,7 @@ def up(environ: Mapping[str, str]) -> int:
 def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack) -> Settings:
     """Lock the run and make its folder; return the settings with the run's name.
 
-    A new run finds its name when its folder is made; no other start is at it then.
+    A new run gets its name when its folder is made, so no other start can use it yet.
     """
     is_new = not environ.get("RUN_NAME")
     if is_new:
@@ -62,7 +62,7 @@ def _run(settings: Settings, environ: Mapping[str, str]) -> int:
         settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
     )
     start = remember(settings, {**environ, **compose.settled(settings)}, environ)
-    # Every worker says all: it is for this process to leave something out, of the screen alone.
+    # Every worker prints everything. This process selects what the screen shows.
     chosen |= {"VERBOSE": "1", "LIVE_FILE": live.FILE}
     screen = ScreenOptions(shows_all=is_verbose(environ), draws=live.may_draw(environ))
     files = tuple(compose.files(settings, nvidia=nvidia))
@@ -75,34 +75,34 @@ def _run(settings: Settings, environ: Mapping[str, str]) -> int:
 
 
 def is_verbose(environ: Mapping[str, str]) -> bool:
-    """Whether every line of every worker is to be shown: VERBOSE is not 0, no, off or false."""
+    """Whether to show every line of every worker: VERBOSE is not 0, no, off or false."""
     return environ.get("VERBOSE", "").strip().lower().lstrip("0") not in NO
 
 
 def refuse_engine(settings: Settings) -> None:
-    """Make sure that the engine can do it.
+    """Make sure that the cluster can start.
 
     Raises:
-        EndError: there is no image, or a cluster of the project already.
+        EndError: there is no image, or a cluster of the project is running.
     """
     engine.refuse_missing(settings.image)
     project = engine.Project(settings.project)
     if project.containers("--filter", "status=running", "--filter", "status=paused"):
         raise EndError(
             EXIT_ERROR,
-            f"a cluster of the project {settings.project} runs already: `make ps` shows it, "
+            f"a cluster of the project {settings.project} is already running: `make ps` shows it, "
             "`make down` ends it.",
         )
 
 
 @dataclass(frozen=True)
 class StartRecord:
-    """What a start has written down, and what was there before.
+    """The record of a start, and what was there before.
 
     Attributes:
-        record: where it is.
-        before: what was kept there; empty: nothing.
-        aside: the folder into which cluster.json was moved; None: into none.
+        record: where the record is.
+        before: the previous record; empty: there was none.
+        aside: the folder into which cluster.json was moved; None: it was not moved.
     """
 
     record: RunRecord
@@ -111,7 +111,7 @@ class StartRecord:
 
 
 def make_folder(settings: Settings, *, is_new: bool) -> Settings:
-    """Make the run's folder and point to it; return the settings with the run's final name.
+    """Make the run's folder and the links to it; return the settings with the run's final name.
 
     Raises:
         EndError: it cannot be made.
@@ -127,10 +127,10 @@ def make_folder(settings: Settings, *, is_new: bool) -> Settings:
 def remember(
     settings: Settings, decided: Mapping[str, str], environ: Mapping[str, str]
 ) -> StartRecord:
-    """Write down what the run is started with, and make the workers' folders.
+    """Write the settings of the run's start, and make the workers' folders.
 
     Raises:
-        EndError: it cannot be written.
+        EndError: they cannot be written.
     """
     record = remembered.record_of(settings.runs, settings.run_name, environ)
     before = record.text()
@@ -149,12 +149,12 @@ def remember(
 def keep_earlier(
     settings: Settings, was: Mapping[str, str], decided: Mapping[str, str]
 ) -> SharedFolder | None:
-    """Move aside what the run's last start left and this one would replace.
+    """Move aside files of the run's last start that this start would replace.
 
-    Its cluster.json, if other settings are given now, and the workers' logs, if another script is.
+    These are cluster.json, if the settings differ, and the workers' logs, if the script differs.
 
     Raises:
-        OSError: it could not be moved.
+        OSError: a file could not be moved.
     """
     folder = settings.folder
     if not was or was == remembered.decided(decided):
@@ -168,7 +168,7 @@ def keep_earlier(
 
 
 def forget(settings: Settings, start: StartRecord) -> None:
-    """Put back what the run was started with before this start, which the workers refused."""
+    """Restore the settings of the previous start, because the workers have refused the new ones."""
     try:
         if start.before or start.aside:
             start.record.forget(start.before, settings.user)
@@ -176,4 +176,4 @@ def forget(settings: Settings, start: StartRecord) -> None:
             start.aside.move(remembered.FILE, settings.folder)
             start.aside.remove_empty()
     except (OSError, EndError) as error:
-        complain(f"the earlier settings of the run could not be restored: {error}")
+        complain(f"the run's earlier settings could not be restored: {error}")

@@ -1,1 +1,1 @@
-"""One run of a cluster: its folder, its containers and what they print."""
+"""One run of a cluster: its folder, its containers and their output."""

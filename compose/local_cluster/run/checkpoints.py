@@ -1,4 +1,4 @@
-"""The checkpoints of a run, as far as one can tell from outside of them."""
+"""Finds the checkpoints of a run, without reading more than their names and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GLOBAL_BATCH = re.compile(rb'"TRAINER_GLOBAL_BATCH_SIZE": "(?P<size>[0-9]{1,18})
 CHECKPOINTS = "checkpoints"
 PIECE = 1 << 20
 OVERLAP = 100
-"""Longer than what is looked for, which may lie across two pieces."""
+"""Longer than the searched text, which may extend over two pieces."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class CheckpointFile:
     """A checkpoint's file.
 
     Attributes:
-        folder: the one that it is in.
-        name: the file's.
-        fit: which of a script's fits it is of, counted from 1; 0: the trainer's own.
+        folder: the file's folder.
+        name: the file's name.
+        fit: the number of the script's fit, from 1; 0: the trainer's own.
     """
 
     folder: SharedFolder
@@ -33,18 +33,18 @@ class CheckpointFile:
 
     @property
     def step(self) -> int:
-        """The step that it was made after."""
+        """The step after which it was saved."""
         match = NAME.fullmatch(self.name)
         return int(match["step"]) if match else 0
 
     @property
     def place(self) -> str:
-        """What it was made after, for people; that of a fit is numbered otherwise."""
+        """Its place in words; a script's fits are named by their number."""
         return f"the newest checkpoint of fit {self.fit}" if self.fit else f"step {self.step}"
 
 
 def newest(run: SharedFolder, workers: int) -> CheckpointFile | None:
-    """Return the newest checkpoint that any of a run's workers has, a script's last fit's first."""
+    """Return the newest checkpoint of any worker of a run; a script's last fit comes first."""
     found = [
         checkpoint
         for service in services(workers)
@@ -66,13 +66,13 @@ def _checkpoints_of(home: SharedFolder) -> list[CheckpointFile]:
 
 
 def fit_of(name: str) -> int:
-    """Return which of a script's fits a folder of this name is of, counted from 1; 0: of none."""
+    """Return the number of the script's fit that a folder of this name has, from 1; 0: none."""
     match = FIT.fullmatch(name)
     return int(match["number"]) if match else 0
 
 
 def global_batch(checkpoint: CheckpointFile) -> str | None:
-    """Return the run's examples a step; a checkpoint says so as JSON that is not compressed."""
+    """Return the run's global batch size, which a checkpoint has as uncompressed JSON."""
     try:
         with checkpoint.folder.open(checkpoint.name) as file:
             seen = b""

@@ -1,4 +1,4 @@
-"""The engine's events, and what they mean for a cluster."""
+"""The engine's events, and the states of workers that follow from them."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _FIELDS = (
     "{{.TimeNano}}",
 )
 FORMAT = " ".join(_FIELDS)
-"""One line an event, for `docker events --format`."""
+"""One line for each event, for `docker events --format`."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """A container was started, was sent a signal, or has died.
+    """A container was started, was sent a signal, or has ended.
 
     Attributes:
         action: one of ACTIONS.
         service: the worker.
-        code: its exit code; "-": it has not died.
+        code: its exit code; "-": it has not ended.
         signal: the signal that it was sent; "-": none.
         container: its id.
-        time: in nanoseconds.
+        time: the time in nanoseconds.
     """
 
     action: str
@@ -44,19 +44,19 @@ class Event:
 
     @property
     def seconds(self) -> str:
-        """The time as `docker logs --since` takes it."""
+        """The time in the format of `docker logs --since`."""
         return f"{self.time[:-9]}.{self.time[-9:]}"
 
 
 def parse(line: str) -> Event | None:
-    """Return the event of a line, None for a line of another form."""
+    """Return the event of a line; None if the line is not an event."""
     fields = line.split()
     return Event(*fields) if len(fields) == len(_FIELDS) and fields[0] in ACTIONS else None
 
 
 @dataclass(frozen=True)
 class Started:
-    """A worker runs. Its lines are shown from a time on."""
+    """A worker runs. Its lines are shown from the time `since`."""
 
     service: str
     container: str
@@ -74,7 +74,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Failed:
-    """A worker has ended with an error. `first`: no other one had ended before."""
+    """A worker has ended with an error. `first`: it was the first to end."""
 
     service: str
     code: int
@@ -86,21 +86,21 @@ Change = Union[Started, Stopped, Failed, None]
 
 
 class Signalled(Enum):
-    """Which signal a worker was sent since its start."""
+    """The signals that a worker was sent since its start."""
 
-    NOT = "none that ends it"
-    TO_STOP = "SIGTERM, so it was asked to stop, whatever it is sent then"
+    NOT = "no signal that ends it"
+    TO_STOP = "SIGTERM: it was asked to stop; later signals do not count"
     KILLED = "SIGKILL, by hand"
 
 
 @dataclass
 class _Worker:
-    """A worker as the events leave it.
+    """A worker's state.
 
     Attributes:
         code: its exit code; None: it has not ended.
-        ended: when it ended last, as `docker logs --since` takes it.
-        signalled: what it was sent.
+        ended: the time of its last end, in the format of `docker logs --since`.
+        signalled: the signals that it was sent.
         is_coming: whether it has ended and is being started again.
     """
 
@@ -111,7 +111,7 @@ class _Worker:
 
 
 class WorkerStates:
-    """The workers of a cluster as the engine's events leave them."""
+    """The states of a cluster's workers, from the engine's events."""
 
     def __init__(self, services: Sequence[str]) -> None:
         self._workers = {service: _Worker() for service in services}
@@ -119,11 +119,11 @@ class WorkerStates:
 
     @property
     def running(self) -> int:
-        """How many have not ended, or come back."""
+        """The number of workers that run or are being started again."""
         return sum(one.code is None or one.is_coming for one in self._workers.values())
 
     def exit_code(self) -> int:
-        """Return the cluster's, when no worker runs and none has failed."""
+        """Return the cluster's exit code, if no worker runs and none has failed."""
         return EXIT_STOPPED if EXIT_STOPPED in self._codes() else 0
 
     def missing(self) -> list[str]:
@@ -131,23 +131,24 @@ class WorkerStates:
         return [service for service, worker in self._workers.items() if worker.code]
 
     def is_one_done(self) -> bool:
-        """Tell whether a worker has ended with success, and meets the others no more."""
+        """Tell whether a worker has ended with success; it does not meet the others again."""
         return 0 in self._codes()
 
     def was_killed(self, service: str) -> bool:
         """Tell whether a worker's container was killed by hand, and was not asked to stop before.
 
-        Exit code 137 alone may be that of a command that was killed too often within it.
+        Exit code 137 alone is not enough: the entrypoint also exits with it if its command was
+        killed too often.
         """
         return self._workers[service].signalled is Signalled.KILLED
 
     def comes_back(self, service: str) -> None:
-        """Note that a worker that has ended is being started again."""
+        """Record that a worker that has ended is being started again."""
         self._workers[service].is_coming = True
         self._has_one_come_back = True
 
     def take(self, event: Event) -> Change:
-        """Take in an event. Events of other services change nothing."""
+        """Process an event. Events of other services change nothing."""
         worker = self._workers.get(event.service)
         if worker is None:
             return None
@@ -165,7 +166,7 @@ class WorkerStates:
 
     def _die(self, worker: _Worker, event: Event) -> Change:
         first = not self._codes() and not self._has_one_come_back
-        # The engine says so when it has all of a container's lines; those of a later start follow.
+        # At this event, the engine has all lines of the container's earlier start.
         worker.code, worker.ended = int(event.code), event.seconds
         if worker.code == EXIT_STOPPED:
             return Stopped(event.service, others_wait=self._somebody_was_not_asked())
@@ -177,6 +178,6 @@ class WorkerStates:
         return [one.code for one in self._workers.values() if one.code is not None]
 
     def _somebody_was_not_asked(self) -> bool:
-        """Nobody waits where all were asked, as `make stop` does."""
+        """If all were asked to stop, as by `make stop`, no worker waits."""
         running = [one for one in self._workers.values() if one.code is None]
         return any(one.signalled is not Signalled.TO_STOP for one in running)

@@ -1,4 +1,4 @@
-"""A run's folder on the host: made here and not by the engine, which would make it for root."""
+"""Makes a run's folder on the host. If the engine made it, root would own it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from local_cluster.shared_folder import SharedFolder
 IN_CONTAINERS = "/runs"
 LOG = "container.log"
 EARLIER = "earlier"
-"""In a run's folder: one folder for what each earlier start left, named by its time."""
+"""In a run's folder: a folder for the files of each earlier start, named by its time."""
 MOST_LETTERS = 60
 
 
 def make_new(above: SharedFolder, name: str) -> str:
-    """Make a folder of this name, or of the next free name; return the name.
+    """Make a folder with this name, or the next free name; return the name.
 
     Raises:
         OSError: it could not be made.
@@ -31,17 +31,17 @@ def make_new(above: SharedFolder, name: str) -> str:
         with suppress(FileExistsError):
             above.below(free).make_new()
             return free
-    raise AssertionError  # the numbers do not end
+    raise AssertionError  # `count` does not end
 
 
 def make(runs: Path, name: str, services: Iterable[str], *, is_new: bool) -> str:
-    """Make a run's folder with one for each worker, and return its name.
+    """Make a run's folder, with one for each worker, and return its name.
 
     Args:
         runs: the folder of all runs.
-        name: the run's.
+        name: the run's name.
         services: the workers.
-        is_new: whether the run must not be there yet; another name is found then.
+        is_new: whether the folder must be new; if it exists, the run gets another name.
 
     Raises:
         OSError: it could not be made.
@@ -59,7 +59,7 @@ def make(runs: Path, name: str, services: Iterable[str], *, is_new: bool) -> str
 
 
 def point_to(runs: Path, name: str, project: str) -> None:
-    """Let the link `latest` lead to the run, and the project's file name the run to the workers.
+    """Point the link `latest` to the run, and write its name to the project's file for the workers.
 
     Both replace earlier ones, which may belong to another user.
 
@@ -82,15 +82,15 @@ def run_of(project: str) -> str:
 
 
 def move_aside(folder: SharedFolder, places: Sequence[str], name: str) -> SharedFolder | None:
-    """Move the files of an earlier start into a folder of their own; return the folder.
+    """Move the files of an earlier start into a separate folder; return the folder.
 
     Args:
-        folder: the run's.
-        places: files, as paths below it; those that are not there are skipped.
-        name: the new folder's, unless it is taken.
+        folder: the run's folder.
+        places: the files, as paths below it; missing files are skipped.
+        name: the new folder's name, unless it exists.
 
     Raises:
-        OSError: something could not be moved.
+        OSError: a file could not be moved.
     """
     parts = [place.rpartition("/") for place in places]
     found = [(above, file) for above, _, file in parts if folder.below(above).has_file(file)]
@@ -105,21 +105,21 @@ def move_aside(folder: SharedFolder, places: Sequence[str], name: str) -> Shared
 
 
 def name_of_start(seconds: float, what: str) -> str:
-    """Return the name of a folder for what a start left.
+    """Return a name for the folder of an earlier start.
 
     Args:
-        seconds: when that start was, since 1970; a worker may have said so.
+        seconds: the time of that start, since 1970; a worker may have written it.
         what: the script or the model that it started.
     """
-    when = datetime.fromtimestamp(min(max(seconds, 0), time.time()))  # noqa: DTZ006 -- a person's
+    when = datetime.fromtimestamp(min(max(seconds, 0), time.time()))  # noqa: DTZ006 -- local time, for people
     return f"{when:%Y%m%d-%H%M%S}-{re.sub('[^A-Za-z0-9._-]', '_', what)[:MOST_LETTERS]}"
 
 
 def hand_over(runs: Path, name: str, project: str, user: User) -> None:
-    """Change the owner of a run that root has made to the user who owns the results.
+    """Change the owner of a run that root has made to the user to whom the results belong.
 
     Raises:
-        OSError: it is not root's to give.
+        OSError: this process is not allowed to.
     """
     for one in (LATEST, run_of(project), name):
         SharedFolder(runs).hand_over(one, int(user.uid), int(user.gid))

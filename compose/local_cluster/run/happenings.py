@@ -1,4 +1,4 @@
-"""One queue of what a run waits for: signals, the end of Compose's start, the engine's events."""
+"""The queue of what a run waits for: signals, the end of Compose's start, the engine's events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 
 @dataclass(frozen=True)
 class SignalReceived:
-    """This process was sent a signal; `code` says which."""
+    """This process was sent a signal; `code` is the resulting exit code."""
 
     code: int
 
@@ -33,7 +33,7 @@ class UpEnded:
 
 @dataclass(frozen=True)
 class AskedToStart:
-    """The engine was asked to start a worker's container again; `error` is empty if it did."""
+    """The engine was asked to start a worker's container again; if it did, `error` is empty."""
 
     worker: Failed
     error: str
@@ -41,7 +41,7 @@ class AskedToStart:
 
 @dataclass(frozen=True)
 class EventsEnded:
-    """The engine's events have ended."""
+    """The stream of the engine's events has ended."""
 
 
 Happening = Union[Event, SignalReceived, UpEnded, AskedToStart, EventsEnded]
@@ -65,12 +65,12 @@ def ignore_signals() -> None:
 
 
 def wait_for_up(queue: SimpleQueue[Happening], up: subprocess.Popen[bytes]) -> None:
-    """Put the end of Compose's start into the queue."""
+    """Put the result of Compose's start into the queue."""
     Thread(target=lambda: queue.put(UpEnded(up.wait())), daemon=True).start()
 
 
 def start_again(queue: SimpleQueue[Happening], worker: Failed) -> None:
-    """Ask the engine to start a container again, and put its answer into the queue."""
+    """Ask the engine to start a container again, and put the result into the queue."""
 
     def ask() -> None:
         ended = engine.ask("start", worker.container)
@@ -81,7 +81,7 @@ def start_again(queue: SimpleQueue[Happening], worker: Failed) -> None:
 
 
 def start_events(project: str, since: str) -> subprocess.Popen[bytes]:
-    """Start the engine's events of a project, from a time on that may have passed."""
+    """Start the stream of a project's events, from a time that may have passed."""
     filters = [f"event={action}" for action in ACTIONS]
     filters.append(f"label={engine.PROJECT}={project}")
     chosen = [part for text in filters for part in ("--filter", text)]

@@ -1,8 +1,8 @@
-"""The lines of the workers: all of them in container.log, those for people on the screen.
+"""Shows and saves the workers' lines: container.log has all, the screen has some.
 
-One voice: worker 0, the chief, speaks for all. Of another worker the screen shows what concerns
-that worker: warnings, errors with the lines that follow them, what it waits for, why it restarts,
-its end, and whatever goes to standard error. VERBOSE=1 shows all.
+Worker 0, the chief, logs the events of the cluster. Of another worker, the screen shows the lines
+that concern it: warnings, errors with the lines that follow them, waits, restarts, its end, and
+standard error. VERBOSE=1 shows all lines.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from local_cluster import engine
 from local_cluster.messages import complain, write
 from local_cluster.run.folder import LOG
 
-# TensorFlow's C++ notes (level I) cannot be switched off before it is up, and tell a person
-# nothing; nor does its warning about the iterator that tf.distribute itself makes.
-# Its graph optimizer gives up on a convolution with a bias before a LeakyReLU, on one device too:
-# the graph stays as it was, and the numbers are right.
+# TensorFlow's C++ info lines (level I) cannot be switched off before it has started, and are of no
+# use to people. Neither is its warning about the iterator that tf.distribute makes.
+# Its graph optimizer fails on a convolution with a bias before a LeakyReLU, on one device, too. The
+# graph does not change, and the results are right.
 NOTES = re.compile(
     rb"^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]"
     rb"|Input of GeneratorDatasetOp"
@@ -29,18 +29,18 @@ NOTES = re.compile(
 )
 TIME_AND_LEVEL = rb"^([0-9:]{8} [A-Z]+) %s "
 PROGRESS = re.compile(rb"INFO epoch [0-9]+/[0-9]+  (training|evaluating): ")
-"""The chief's line of every ten seconds, behind its time."""
+"""The chief's progress line, which comes every ten seconds, after the time."""
 TIME = len("12:00:00 ")
 AS_JSON = b'"level": "DEBUG"'
 OURS = re.compile(rb"[0-9:]{8} ([A-Z]+) ")
 SAID_BY_ALL = b"DEBUG"
-"""The level of a line that the chief says as well: entrypoint and trainer give it, not we."""
+"""The level of a line that the chief logs, too. The entrypoint and the trainer set it."""
 GRAVE = (b"ERROR", b"CRITICAL")
-"""Levels of lines that may have more lines, such as a traceback; a warning is one line."""
+"""Levels of messages that may have several lines, such as a traceback; a warning has one."""
 
 
 def shown(service: str, line: bytes) -> bytes | None:
-    """Return a line as a screen shows it, the worker's name once and first; None: not at all."""
+    """Return a line for the screen, with the worker's name once, in front; None: not shown."""
     if NOTES.search(line):
         return None
     name = service.encode()
@@ -50,11 +50,11 @@ def shown(service: str, line: bytes) -> bytes | None:
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """What is shown of a run.
+    """The screen's options.
 
     Attributes:
-        shows_all: whether every line of every worker is.
-        draws: whether it is a terminal, of which one line is drawn anew: where the run is.
+        shows_all: whether to show every line of every worker.
+        draws: whether it is a terminal with a live line, which shows the progress.
     """
 
     shows_all: bool = False
@@ -62,12 +62,12 @@ class ScreenOptions:
 
 
 class Voice:
-    """What of a worker's standard output, or of its standard error, is on the screen.
+    """Selects the lines of a worker's standard output, or standard error, for the screen.
 
     Args:
         service: the worker.
-        screen: what is shown at all.
-        is_chief: whether it speaks for all.
+        screen: the screen's options.
+        is_chief: whether it logs the events of the cluster.
         is_error: whether it is the standard error.
     """
 
@@ -79,7 +79,7 @@ class Voice:
         self._is_grave = False
 
     def take(self, line: bytes) -> bytes | None:
-        """Return the line as the screen shows it; None: not at all."""
+        """Return the line for the screen; None: not shown."""
         visible = shown(self._service, line)
         if visible is None or self._screen.shows_all:
             return visible
@@ -97,7 +97,7 @@ class Voice:
         return ours[1] != SAID_BY_ALL
 
 
-def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
+def follow(  # noqa: PLR0913 -- the source of the lines, and their destinations
     service: str,
     container: str,
     since: str,
@@ -106,15 +106,15 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
     screen: ScreenOptions,
     on_error_line: Callable[[], None] | None,
 ) -> Thread:
-    """Show and save a container's lines, from a time on to its last, in a thread that then ends.
+    """Show and save a container's lines from a time on, in a thread that ends after the last line.
 
     Args:
         service: the worker.
         container: its id.
         since: the time.
-        log: the open file in which they are saved, all of them.
-        screen: what of them is shown.
-        on_error_line: of the chief: is called after each line of its standard error.
+        log: the open file in which all lines are saved.
+        screen: the screen's options.
+        on_error_line: for the chief: called after each line of its standard error.
     """
     command = ["logs", "--follow", "--since", since, container]
     process = engine.start(command, output=subprocess.PIPE, errors=subprocess.PIPE)
@@ -149,5 +149,5 @@ def follow(  # noqa: PLR0913 -- whose lines, from when, and what becomes of them
 def _save(service: str, log: BinaryIO, line: bytes) -> None:
     try:
         log.write(line)
-    except OSError as error:  # a full disk, say: the run goes on, and its lines can still be seen
+    except OSError as error:  # such as a full disk: the run continues, with its lines on the screen
         complain(f"{service}/{LOG}: {error.strerror}")

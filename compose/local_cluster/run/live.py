@@ -1,7 +1,7 @@
-"""The one line of a terminal that is drawn anew: where the run is, and who is missing.
+"""The live line of a terminal, which shows the run's progress and the missing workers.
 
-The chief tells where it is, in a file of its folder (LIVE_FILE). In a pipe, with NO_COLOR or with
-TERM=dumb there is no such line, and nothing but text is written.
+The chief writes its progress to a file in its folder (LIVE_FILE). In a pipe, with NO_COLOR or with
+TERM=dumb, there is no live line, and no control characters are written.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from local_cluster.shared_folder import SharedFolder
 FILE = "live.json"
 TICK_SECONDS = 0.5
 STALE_SECONDS = 60.0
-"""After so long without news the line is out of date."""
+"""After this time without news, the line is out of date."""
 BAR_WIDTH = 10
 ELLIPSIS = "\u2026"
 MARKS = ("Mn", "Me")
-"""Unicode's categories of what stands over the letter before."""
+"""Unicode's categories of characters that combine with the one before."""
 WIDE = ("W", "F")
-"""Unicode's widths of what takes two columns (UAX #11)."""
+"""Unicode's widths of characters that take two columns (UAX #11)."""
 AS_PICTURE = "\ufe0f"
-"""Makes the letter before a picture, which some terminals draw wider."""
+"""Makes the character before it an emoji, which some terminals draw wider."""
 
 
 def may_draw(environ: Mapping[str, str]) -> bool:
-    """Tell whether the standard output is a terminal that can draw a line again."""
+    """Tell whether the standard output is a terminal that can redraw a line."""
     is_plain = environ.get("NO_COLOR") or environ.get("TERM", "") in ("", "dumb", "unknown")
     return sys.stdout is not None and sys.stdout.isatty() and not is_plain
 
 
 class Live:
-    """The line, drawn twice a second from the begin of a `with` to its end.
+    """The live line, redrawn twice a second within a `with` block.
 
     Args:
-        folder: the chief's, where it tells where the run is.
+        folder: the chief's folder, in which it reports its progress.
         missing: returns the workers that do not run.
     """
 
@@ -62,7 +62,7 @@ class Live:
         messages.draw(sys.stdout, "")
 
     def forget(self) -> None:
-        """Show nothing until the chief writes something new: it now does something else."""
+        """Remove the line until the chief writes its progress again."""
         self._forgotten = self._seen
 
     def _draw(self) -> None:
@@ -94,7 +94,7 @@ def parsed(told: bytes) -> Mapping[str, Any]:
 
 
 def line(members: Mapping[str, Any]) -> str:
-    """Return the content as a line; empty if something is missing."""
+    """Return the content as a line; empty if a field is missing."""
     try:
         done, total = int(members["done"]), members["total"]
         place = f"epoch {members['epoch']}/{members['epochs']}"
@@ -114,9 +114,9 @@ def bar(done: int, total: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text that fits into so many columns, without control characters.
+    """Return a text cut to this number of columns, without control characters.
 
-    A text that is too wide would wrap, and only its second half would be drawn again.
+    A text that is too wide would wrap, and only its second line would be redrawn.
     """
     plain = "".join(one if one.isprintable() else "?" for one in text)
     if sum(map(columns, plain)) <= width:
@@ -131,7 +131,7 @@ def cut(text: str, width: int) -> str:
 
 
 def columns(letter: str) -> int:
-    """Return how many columns of a terminal a printable character takes at most."""
+    """Return the maximum number of columns that a terminal needs for a printable character."""
     if unicodedata.category(letter) in MARKS and letter != AS_PICTURE:
         return 0
     return 2 if unicodedata.east_asian_width(letter) in WIDE else 1

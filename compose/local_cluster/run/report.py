@@ -1,4 +1,4 @@
-"""The summary that is printed when a run is over."""
+"""Prints the summary of a run at its end."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from local_cluster.run.checkpoints import CheckpointFile
 from local_cluster.settings.settings import Settings
 from local_cluster.shared_folder import SharedFolder
 
-CURVES = "`make tensorboard` shows those of all runs"
+CURVES = "`make tensorboard` shows the curves of all runs"
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 WHERE_IT_RUNS = "worker-0/workspace"
 MOST_MODELS = 3
-"""The most models that are named: a ModelCheckpoint may save one per epoch."""
+"""The maximum number of models to list: a ModelCheckpoint may save one per epoch."""
 TOLD_TO_STOP = (129, 130, 143)
 
 
 def report(settings: Settings, code: int, seconds: int) -> None:
-    """Print how a run ended, its last metrics, and where everything is."""
+    """Print the end of a run, its last metrics, and the paths of its results."""
     folder = settings.folder
     write(sys.stdout, b"\n")
     if code:
@@ -39,7 +39,7 @@ def report(settings: Settings, code: int, seconds: int) -> None:
 
 
 def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
-    """Yield where everything is, by names."""
+    """Yield the names and paths of the results."""
     folder = settings.folder.path
     chief = settings.folder.below("worker-0")
     if settings.script:
@@ -61,25 +61,25 @@ def places(settings: Settings, *, is_done: bool) -> Iterator[tuple[str, str]]:
 
 
 def how_to_go_on(code: int, checkpoint: CheckpointFile | None) -> str:
-    """Return the sentence about a run that is not done, with the way to go on."""
+    """Return a sentence about a run that is not done, with the command that resumes it."""
     if code == EXIT_CONFIGURATION:
         return f"failed with exit code {code}"
     if checkpoint:
         how = f"`make resume` resumes from {checkpoint.place}"
     else:
-        how = "`make resume` begins at step 0: there is no checkpoint yet"
+        how = "`make resume` begins at step 0, because there is no checkpoint yet"
     if code in TOLD_TO_STOP:
         return f"stopped; {how}"
     return f"failed with exit code {code}" + (f"; {how}" if checkpoint else "")
 
 
 def fits_of(chief: SharedFolder) -> list[str]:
-    """Return the folders of a script's fits in order."""
+    """Return the folders of a script's fits, in order."""
     return sorted(filter(checkpoints.fit_of, chief.names()), key=checkpoints.fit_of)
 
 
 def newest_fit(chief: SharedFolder) -> str | None:
-    """Return the folder of the last fit whose metrics the chief has recorded."""
+    """Return the folder of the last fit for which the chief has recorded metrics."""
     found = [fit for fit in fits_of(chief) if chief.below(fit).has_file(METRICS)]
     return found[-1] if found else None
 
@@ -87,7 +87,7 @@ def newest_fit(chief: SharedFolder) -> str | None:
 def models_of(folder: SharedFolder) -> list[str]:
     """Return the models that a script has saved in the run's folder, the newest last.
 
-    They include those in the chief's working directory, but not links to the user's own models.
+    They include those in the chief's working directory, but not links to your own models.
     """
     found = [
         (folder.below(place).time_of(name), str(PurePosixPath(place, name)))
@@ -100,13 +100,13 @@ def models_of(folder: SharedFolder) -> list[str]:
 
 
 def last_epoch(folder: SharedFolder) -> Iterator[tuple[str, str]]:
-    """Yield the last line of metrics.jsonl, a flat object, by names; fractions to four digits."""
+    """Yield the fields of the last line of metrics.jsonl; fractions have four digits."""
     try:
         lines = folder.read_end(METRICS).decode().splitlines()
         metrics = json.loads(lines[-1], parse_float=lambda text: f"{float(text):.4f}")
         yield from ((name, str(value)) for name, value in metrics.items())
     except (OSError, ValueError, IndexError, AttributeError, RecursionError):
-        return  # a command that is not the trainer writes none
+        return  # a command other than the trainer may write none
 
 
 def print_table(rows: Iterable[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""A cluster in progress: started, watched to its end, and removed."""
+"""Runs a cluster: starts it, watches it to its end, and removes it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ REASONS = {75: "it lost a peer", 78: "bad configuration", KILLED: "killed"}
 OUT_OF_MEMORY = "{{.State.OOMKilled}}"
 VARIABLES = "{{range .Config.Env}}{{println .}}{{end}}"
 BEGINS_ANEW = "TRAINER_RESUME=never"
-"""With it each start of a worker moves its earlier files aside and begins at step 0. An overlay may
-set it, too."""
+"""With this setting, each start of a worker moves its earlier files aside and begins at step 0. An
+overlay may set it, too."""
 MOST_STARTS_AGAIN = 3
-"""For each worker."""
+"""The maximum number of restarts of each worker."""
 UP = ("up", "--detach", "--no-build", "--no-deps", "--remove-orphans", "--force-recreate")
 
 
@@ -48,7 +48,7 @@ class LocalRun:
         self._live = Live(settings.folder.below(settings.services[0]), self._workers.missing)
 
     def to_the_end(self) -> int:
-        """Start the workers, show their lines, and remove all; return the exit code."""
+        """Start the workers, show their lines, and remove all containers; return the exit code."""
         happenings.listen_to_signals(self._queue)
         code = EXIT_ERROR
         with ExitStack() as files:
@@ -58,11 +58,11 @@ class LocalRun:
             finally:
                 happenings.ignore_signals()
                 if not self._remove():
-                    complain("the engine could not remove everything; `make down` tries again.")
+                    complain("the engine could not remove all containers; `make down` tries again.")
         return code
 
     def _open_logs(self, files: ExitStack) -> None:
-        """Open each worker's log once, so that a file which a worker puts there gets nothing."""
+        """Open each worker's log once; later files of that name in its folder get no lines."""
         for service in self._settings.services:
             folder = self._settings.folder.below(service)
             try:
@@ -83,7 +83,7 @@ class LocalRun:
         return code
 
     def _show(self) -> int:
-        """Watch the run, with a live line where there is a terminal; return the exit code."""
+        """Watch the run, with a live line if there is a terminal; return the exit code."""
         if not self._screen.draws:
             return self._watch()
         with self._live:
@@ -93,7 +93,7 @@ class LocalRun:
         """Wait until no worker runs, or one has failed; return the exit code.
 
         TensorFlow would wait for a failed worker for an hour. A worker that was asked to stop may
-        come back, and a killed one is started again.
+        be started again, and a killed one is started again.
         """
         while self._workers.running:
             happening = self._queue.get()
@@ -106,11 +106,11 @@ class LocalRun:
         return self._workers.exit_code()
 
     def _code_of(self, happening: Happening) -> int:
-        """Print why a run ends, and return its exit code; 0: it goes on."""
+        """Print why a run ends, and return its exit code; 0: it continues."""
         if isinstance(happening, SignalReceived):
             complain(f"stopping: the workers get {self._settings.grace_seconds} s to end.")
             return happening.code
-        if isinstance(happening, UpEnded):  # Compose itself has said why
+        if isinstance(happening, UpEnded):  # Compose has printed the reason
             return happening.code
         if isinstance(happening, AskedToStart):
             return self._code_of_start(happening)
@@ -139,9 +139,9 @@ class LocalRun:
         return 0
 
     def _starts_again(self, worker: Failed) -> bool:
-        """Start a killed container again, as a restart policy would; return whether it is.
+        """Start a killed container again, like a restart policy; return whether it starts.
 
-        It is not if it would begin at step 0, or if another worker is done and cannot be met.
+        It does not if it would begin at step 0, or if another worker is done and cannot meet it.
         """
         if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
             return False
@@ -167,12 +167,12 @@ class LocalRun:
             worker.since,
             self._logs[worker.service],
             screen=self._screen,
-            # There the entrypoint speaks: training has not begun, or was ended.
+            # The entrypoint writes these lines: training has not begun, or has ended.
             on_error_line=self._live.forget if is_chief else None,
         )
 
     def _sentence(self, worker: Failed) -> str:
-        reason = REASONS.get(worker.code, "an error of its own")
+        reason = REASONS.get(worker.code, "its own error")
         if worker.code == KILLED and engine.inspected(worker.container, OUT_OF_MEMORY) == "true":
             reason = "out of memory"
         ended = "ended first" if worker.first else "ended"
@@ -182,7 +182,7 @@ class LocalRun:
     def _remove(self) -> bool:
         """Stop and remove the workers and their network; return whether that was possible.
 
-        The threads that follow the workers' lines end when all lines are shown and saved.
+        The threads that follow the workers' lines end after all lines were shown and saved.
         """
         grace = ("--timeout", str(self._settings.grace_seconds))
         if self._up and self._up.poll() is None:

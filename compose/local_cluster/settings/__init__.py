@@ -1,1 +1,1 @@
-"""What a cluster is, as variables, .env and make say it."""
+"""The settings of a cluster, from variables, .env and make."""

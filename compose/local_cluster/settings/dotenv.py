@@ -1,4 +1,4 @@
-"""The file .env beside compose.yaml, which Compose reads by itself, as far as it is about us."""
+"""Reads the variables of local clusters from .env beside compose.yaml, which Compose reads, too."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ BARE = re.compile(r"(?P<text>[^'\"$#\s][^$]*?|)(\s+#.*|\s*)")
 
 
 def over(file: Path, environ: Mapping[str, str], *, strict: bool = True) -> dict[str, str]:
-    """Return the variables with those of the file, where they are not set, added.
+    """Return the variables, with those of the file that are not set.
 
     Raises:
-        EndError: the file cannot be read, or has a value that Compose would read in another way
-            than this program; unless `strict` is False, which leaves those out.
+        EndError: the file cannot be read, or Compose would read a value differently than this
+            program; if `strict` is False, such values are skipped.
     """
     return {**read(file, strict=strict), **environ}
 
 
 def read(file: Path, *, strict: bool = True) -> dict[str, str]:
-    """Return what the file says of local clusters; a file that is not there says nothing."""
+    """Return the file's values for local clusters; empty if there is no file."""
     found = {}
     for number, line in enumerate(_text(file, strict=strict).split("\n"), start=1):
         match = LINE.fullmatch(line.rstrip("\r"))
@@ -53,10 +53,10 @@ def _text(file: Path, *, strict: bool) -> str:
 
 
 def _value(match: re.Match[str], file: Path, number: int) -> str:
-    """Return a line's value; a path is meant from where the file is, as Compose takes it."""
+    """Return a line's value. A path is relative to the file's folder, as in Compose."""
     text = _unquoted(match["value"], f"{file}, line {number}: {match['name']}")
     if text and match["name"] in PATHS:
-        return os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- a link stays
+        return os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- links are not resolved
     return text
 
 

@@ -1,4 +1,4 @@
-"""Variables as somebody has given them: one at a time, with what is wrong with each."""
+"""Reads the given variables one at a time, and collects the problems of each."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ HOST_NETWORK_WORKERS = 2
 
 @dataclass(frozen=True)
 class User:
-    """Whom the results belong to."""
+    """The user to whom the results belong."""
 
     uid: str
     gid: str
 
 
 def services(workers: int) -> list[str]:
-    """Return the names of so many workers."""
+    """Return the names of this number of workers."""
     return [f"worker-{index}" for index in range(workers)]
 
 
 def project(environ: Mapping[str, str]) -> str:
-    """Return Compose's name for the cluster."""
+    """Return the Compose project of the cluster."""
     return environ.get("COMPOSE_PROJECT_NAME") or DEFAULT_PROJECT
 
 
 def runs_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of all runs; it need not be there."""
+    """Return the folder of all runs, which may not exist."""
     return Path(os.path.abspath(environ.get("RUNS_DIR") or ROOT / "runs"))  # noqa: PTH100 -- a link stays
 
 
 class GivenVariables:
-    """Variables as they were given, where empty is not given, and what is wrong with them."""
+    """The given variables and their problems. An empty variable counts as unset."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._problems: list[str] = []
         self._environ = environ
 
     def raise_problems(self, others: Sequence[str] = ()) -> None:
-        """Refuse what was given, if anything is wrong with it.
+        """Refuse the variables if there are problems.
 
         Raises:
-            EndError: with every problem, one sentence each.
+            EndError: there are problems; the message has a sentence for each.
         """
         if others or self._problems:
             raise EndError(EXIT_CONFIGURATION, *others, *self._problems)
 
     def user(self) -> User:
-        """Return whom results belong to: under sudo still the person at the keyboard."""
+        """Return the user to whom the results belong; with sudo, the user who called it."""
         own = {"UID": os.getuid(), "GID": os.getgid()}
         uid, gid = (
             self.matching(
@@ -73,7 +73,7 @@ class GivenVariables:
         return User(uid, gid)
 
     def matching(self, name: str, pattern: str, default: str, accepted: str) -> str:
-        """Return a variable that matches, the default where it does not."""
+        """Return a variable that matches, otherwise the default."""
         text = self._environ.get(name) or default
         if re.fullmatch(pattern, text, re.ASCII):
             return text
@@ -89,27 +89,27 @@ class GivenVariables:
         return workers
 
     def run_name(self, default: str) -> str:
-        """Return the name of the run."""
+        """Return the run's name."""
         accepted = f'letters, digits, dots, dashes and underscores, not "{LATEST}"'
         pattern = f"(?!{LATEST}$){RUN_NAME.pattern}"
         return self.matching("RUN_NAME", pattern, default, accepted)
 
     def folder(self, name: str) -> str:
-        """Return a folder by its whole path; Compose would look beside its files."""
+        """Return a folder's absolute path, because Compose would resolve it beside its files."""
         text = self._environ.get(name, "")
         if not text:
             return ""
         if not Path(text).is_dir():
-            return self._refuse(name, text, "a folder that is there", "")
+            return self._refuse(name, text, "an existing folder", "")
         return os.path.abspath(text)  # noqa: PTH100 -- a link stays a link
 
     def script(self) -> str:
-        """Return a Python file by its whole path; it is in WORKSPACE_DIR, where that is given."""
+        """Return a Python file's absolute path; it must be in WORKSPACE_DIR, if that is set."""
         text = self._environ.get("SCRIPT", "")
         if not text:
             return ""
         if not text.endswith(".py") or not Path(text).is_file():
-            return self._refuse("SCRIPT", text, "a Python file that is there", "")
+            return self._refuse("SCRIPT", text, "an existing Python file", "")
         script = os.path.abspath(text)  # noqa: PTH100 -- a link stays a link
         workspace = self._environ.get("WORKSPACE_DIR", "")
         if workspace and Path(os.path.abspath(workspace)) not in Path(script).parents:  # noqa: PTH100
@@ -117,11 +117,11 @@ class GivenVariables:
         return script
 
     def overlays(self) -> tuple[str, ...]:
-        """Return the compose files that are added, by their whole paths."""
+        """Return the absolute paths of the additional compose files."""
         files = self._environ.get("OVERLAYS", "").split()
         for file in files:
             if not Path(file).is_file():
-                self._refuse("OVERLAYS", file, "compose files that are there", "")
+                self._refuse("OVERLAYS", file, "existing compose files", "")
         return tuple(str(Path(file).resolve()) for file in files)
 
     def _refuse(self, name: str, received: str, accepted: str, instead: str) -> str:

@@ -1,7 +1,7 @@
-"""Locks: one start at a time of a project, and of a run.
+"""Locks a project and a run, so that only one start uses each at a time.
 
-Two starts at the same time would replace each other's containers, and move each other's logs.
-The engine cannot tell: containers are there seconds after a start has looked for them.
+Two starts at the same time would replace each other's containers, and move each other's logs. The
+engine cannot prevent this: a start creates its containers seconds after it has looked for others.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def of_project(project: str, user: User, environ: Mapping[str, str]) -> Iterator
         EndError: another start holds it, or it cannot be opened.
     """
     taken = (
-        f"COMPOSE_PROJECT_NAME: a cluster of the project {project} runs already. `make ps` shows "
-        "it, `make stop` ends it. To run another cluster beside it, give another name."
+        f"COMPOSE_PROJECT_NAME: a cluster of the project {project} is already running. `make ps` "
+        "shows it, `make stop` ends it. To run another cluster beside it, set another name."
     )
     with _held(state_folder(environ) / "locks", f"project-{project}", user, taken):
         yield
@@ -44,7 +44,7 @@ def of_run(runs: Path, name: str, user: User, environ: Mapping[str, str]) -> Ite
     """
     taken = (
         f'RUN_NAME: received "{name}"; accepted: a run that no other cluster is training. '
-        f"Another cluster is training {runs / name}. Wait until it ends, or give another name."
+        f"Another cluster is training {runs / name}. Wait until it ends, or set another name."
     )
     place = f"run-{os.path.realpath(runs)}/{name}"
     with _held(state_folder(environ) / "locks", place, user, taken):
@@ -53,9 +53,9 @@ def of_run(runs: Path, name: str, user: User, environ: Mapping[str, str]) -> Ite
 
 @contextmanager
 def _held(folder: Path, what: str, user: User, taken: str) -> Iterator[None]:
-    """Hold a lock. The system releases it when the process ends, however it ends.
+    """Hold a lock. The system releases it when the process ends, for whatever reason.
 
-    Its file is never removed: two starts would lock two files.
+    Its file is never removed. Otherwise two starts could lock two different files.
     """
     name = hashlib.sha256(what.encode(errors="surrogateescape")).hexdigest()[:32]
     file = folder / f"{name}.lock"

@@ -1,4 +1,4 @@
-"""Which paths a local cluster may not be given, since what its workers write would decide them."""
+"""Refuses paths in which workers could write files that control the cluster."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OF_THE_REPOSITORY = (
     *(".ruff_cache", ".venv", "benchmarks", "compose", "docs", "entrypoint", "examples"),
     *("patches", "requirements", "scripts", "tests", "trainer"),
 )
-"""Its folders without `runs`: this machine runs or reads what is in them."""
+"""The repository's folders without `runs`: this machine runs or reads their files."""
 FOR_DATA = ROOT / ".build/data"
-"""What the benchmarks train on; nothing else of .build is for workers."""
+"""The benchmarks' data; workers need nothing else of .build."""
 DEFAULT_RUNS = ROOT / "runs"
 
 
@@ -25,7 +25,7 @@ def refuse(environ: Mapping[str, str]) -> None:
     """Make sure that RUNS_DIR and DATA_DIR can be mounted, for a command that starts no cluster.
 
     Raises:
-        EndError: with every problem, one sentence each.
+        EndError: some cannot; the message has a sentence for each problem.
     """
     data = environ.get("DATA_DIR", "")
     written = {"RUNS_DIR": runs_folder(environ), **({"DATA_DIR": _whole(data)} if data else {})}
@@ -37,13 +37,13 @@ def refuse(environ: Mapping[str, str]) -> None:
 def problems(
     written: Mapping[str, Path], mounted: Mapping[str, str], overlays: Iterable[str], state: Path
 ) -> Iterator[str]:
-    """Yield a sentence for each path that is refused.
+    """Yield a sentence for each refused path.
 
     Args:
-        written: the folders in which workers can write, by the variables that name them.
-        mounted: what is mounted into them, by its variable.
-        overlays: the compose files that are added, as they were given.
-        state: where it is kept what runs were started with.
+        written: the folders in which workers can write, by their variables.
+        mounted: the paths that are mounted into them, by their variables.
+        overlays: the additional compose files, as given.
+        state: the folder with the records of the runs' settings.
     """
     for variable, folder in written.items():
         if accepted := _accepted(folder, state):
@@ -54,7 +54,8 @@ def problems(
                 accepted = f"compose files outside of {folder}, in which workers can write"
                 yield f'OVERLAYS: received "{file}"; accepted: {accepted}.'
     for name, text in {**mounted, "XDG_STATE_HOME": str(state)}.items():
-        # Workers of earlier runs could write in the default folder, wherever the runs are now.
+        # Workers of earlier runs could write in the default folder, even if the runs are elsewhere
+        # now.
         for folder in dict.fromkeys((*written.values(), DEFAULT_RUNS)):
             if text and _is_led_by_a_link(_whole(text), folder):
                 accepted = f"a path without links below {folder}, in which workers can write"
@@ -62,14 +63,14 @@ def problems(
 
 
 def _accepted(folder: Path, state: Path) -> str:
-    """Return what is accepted instead of a folder that workers can write; "": this one is."""
+    """Return what is accepted instead of a folder that workers can write; "": it is accepted."""
     for place in (ROOT, state):
         if _holds(folder, place):
-            return f"a folder without {place} in it, since workers can write there"
+            return f"a folder without {place} in it, because workers can write there"
     ours = [ROOT / name for name in OF_THE_REPOSITORY] if not _holds(FOR_DATA, folder) else []
     for place in (state, *ours):
         if _holds(place, folder):
-            return f"a folder outside of {place}, since workers can write there"
+            return f"a folder outside of {place}, because workers can write there"
     return ""
 
 
@@ -78,11 +79,11 @@ def _whole(text: str) -> Path:
 
 
 def _holds(folder: Path, place: Path) -> bool:
-    """Tell whether a place is in a folder, or is the folder, wherever links lead."""
+    """Tell whether a place is a folder, or in it, with all links resolved."""
     outer, inner = Path(os.path.realpath(folder)), Path(os.path.realpath(place))
     return outer == inner or outer in inner.parents
 
 
 def _is_led_by_a_link(path: Path, folder: Path) -> bool:
-    """Tell whether a part of the path is a link that lies in the folder."""
+    """Tell whether a part of the path is a link in the folder."""
     return any(one.is_symlink() and _holds(folder, one.parent) for one in (path, *path.parents))

@@ -1,4 +1,4 @@
-"""Which names can be given, to make and as variables, and what a misspelt one was meant to be."""
+"""The names that make and the commands accept, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ OWN = (
     "RUN_GID",
     *(f"WORKER_{index}_GPUS" for index in range(MAX_WORKERS)),
 )
-"""What decides a cluster, besides what its containers are given."""
+"""The variables that determine a cluster, besides those that its containers get."""
 PLACE = ("COMPOSE_PROJECT_NAME", "RUNS_DIR", "RUN_NAME")
-"""Which cluster, and which run of it."""
+"""The variables that select a cluster, and one of its runs."""
 PORT = "TENSORBOARD_PORT"
-"""Where TensorBoard is found; make takes it as PORT."""
+"""TensorBoard's port; make takes it as PORT."""
 DECIDED = {"TRAINER_DATA_DIR": "DATA_DIR", "TRAINER_RUN_DIR": "RUNS_DIR and RUN_NAME"}
-"""The trainer's settings that a local cluster decides itself, and what it is told instead."""
+"""The trainer's settings that a local cluster sets itself, and the variables that replace them."""
 SHORT = {
     "NAME": "RUN_NAME",
     "BATCH": "TRAINER_PER_REPLICA_BATCH_SIZE",
     "GLOBAL_BATCH": "TRAINER_GLOBAL_BATCH_SIZE",
 }
-"""Names that make takes for others; each TRAINER_X it takes as X, too."""
+"""Short names that make accepts. It also accepts each TRAINER_X as X."""
 GOALS = frozenset(
     {
         *("up-local", "resume", "stop", "down", "logs", "ps", "status", "data", "data-sample"),
@@ -47,27 +47,27 @@ GOALS = frozenset(
 )
 """Make's targets for local clusters."""
 RUNS = frozenset({"up-local", "resume", "data", "data-sample"})
-"""Those that run something."""
+"""The targets that start a run or a container."""
 OF_TOOLS = re.compile(
     r"(BASE|BUILDKIT|BUILDX|COMPOSE|DOCKER|GNUMAKE|MAKE|PIP|SSL)[A-Z_]*"
     r"|PYTHON|SHELL|PATH|HOME|TMPDIR|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
 )
-"""What make, Docker, pip and the scripts that build the image read themselves."""
+"""Variables that make, Docker, pip and the build scripts read."""
 
 
 def passed_on() -> tuple[str, ...]:
-    """Return the variables that containers are given, as settings.env lists them."""
+    """Return the variables that containers get, from settings.env."""
     lines = (line.strip() for line in LIST.read_text(encoding="utf-8").splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 def is_taken(name: str) -> bool:
-    """Whether a variable, or a line of .env, is about local clusters."""
+    """Whether a variable, or a line of .env, concerns local clusters."""
     return name.startswith(PREFIX) or name in {*OWN, *PLACE, PORT, *passed_on()}
 
 
 def unknown_settings(environ: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each TRAINER_ variable that no container would be given."""
+    """Return a sentence for each TRAINER_ variable that is not a setting."""
     listed = passed_on()
     unknown = (name for name in sorted(environ) if name.startswith(PREFIX) and environ[name])
     return [_refusal_of_setting(name, listed) for name in unknown if name not in listed]
@@ -79,18 +79,18 @@ def _refusal_of_setting(name: str, listed: Iterable[str]) -> str:
 
 
 def _decided(name: str) -> str:
-    """Return a sentence about a setting that a local cluster decides itself, for others none."""
+    """Return a sentence about a setting that a local cluster sets itself; None for others."""
     if name not in DECIDED:
         return ""
     return f"{name}: a local cluster sets it; give {DECIDED[name]} instead."
 
 
 def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
-    """Return what one of make's targets for local clusters takes on make's command line.
+    """Return the variables that a target for local clusters accepts on make's command line.
 
     Args:
         goal: the target.
-        one_worker: WORKER is given: `resume` then starts that one as it was.
+        one_worker: whether WORKER is given: then `resume` starts that worker unchanged.
     """
     short = {name[len(PREFIX) :] for name in passed_on() if name.startswith(PREFIX)}
     run = frozenset({*OWN, *PLACE, *SHORT, *short, *passed_on()})
@@ -109,9 +109,9 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
 
 
 def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
-    """Return a sentence for each name on make's command line that none of its targets takes."""
+    """Return a sentence for each name on make's command line that no target accepts."""
     goals, given = [*goals], [*given]
-    if not GOALS.issuperset(goals):  # another target beside them takes names of its own
+    if not GOALS.issuperset(goals):  # other targets accept other names
         return []
     one = "WORKER" in given
     taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
@@ -126,12 +126,12 @@ def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
 
 
 def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequence[str]) -> int:
-    """Look at the names on make's command line, and at the TRAINER_ variables.
+    """Check the names on make's command line, and the TRAINER_ variables.
 
-    Make asks before it builds anything.
+    make does this before it builds anything.
 
     Raises:
-        EndError: some of them mean nothing; a sentence each.
+        EndError: some are unknown; the message has a sentence for each.
     """
     problems = unknown_names(goals, given)
     if RUNS.intersection(goals):
@@ -142,9 +142,9 @@ def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequenc
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """Return a question about the nearest of the names that are known, if one is near.
+    """Return a suggestion of the most similar known name, if there is one.
 
-    The prefix counts for nothing: all settings would be near each other by it alone.
+    The prefix is not compared. Otherwise all settings would be similar.
     """
     prefix = PREFIX if name.startswith(PREFIX) else ""
     others = sorted(other[len(prefix) :] for other in known if other.startswith(prefix))

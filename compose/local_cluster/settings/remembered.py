@@ -1,9 +1,9 @@
-"""What a run was started with, as JSON: kept for `make resume`, copied for people.
+"""Records the settings of a run's start as JSON: for `make resume`, with a copy for people.
 
-`make resume` takes mounts, compose files and the user from it, so it lies in a folder of the
-user's (XDG_STATE_HOME) that no container can write. The copy in the run's folder, cluster.json,
-decides nothing: the workers can write it. So a run that was moved, or that another user started,
-cannot be resumed: its settings have to be given again.
+`make resume` takes mounts, compose files and the user from the record. So it is in a folder of the
+user (XDG_STATE_HOME) that no container can write. The copy in the run's folder, cluster.json,
+decides nothing, because workers can write it. So a run that was moved, or that another user has
+started, cannot be resumed without its settings.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from local_cluster.shared_folder import SharedFolder
 FILE = "cluster.json"
 ABOUT, SETTINGS = "about", "settings"
 HEAD = "What this run was started with."
-SECRET = "CLUSTER_TOKEN"  # noqa: S105 -- its name, which is all that is kept of it
+SECRET = "CLUSTER_TOKEN"  # noqa: S105 -- only its name is kept
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Where what a run was started with is kept.
+    """The files with the settings of a run's start.
 
     Attributes:
-        folder: the run's, with the copy.
+        folder: the run's folder, with the copy.
         kept: the file that no container can write.
     """
 
@@ -40,7 +40,7 @@ class RunRecord:
     kept: Path
 
     def remember(self, environ: Mapping[str, str], user: User) -> None:
-        """Write down what decides the run.
+        """Write the run's settings.
 
         Raises:
             OSError: the copy cannot be written.
@@ -49,7 +49,7 @@ class RunRecord:
         self._write(render(decided(environ)), user)
 
     def forget(self, before: bytes, user: User) -> None:
-        """Keep what was kept before again: the workers have refused what came after it.
+        """Restore the previous settings, because the workers have refused the newer ones.
 
         Raises:
             OSError: the copy cannot be written, or the record cannot be removed.
@@ -61,7 +61,7 @@ class RunRecord:
             self.kept.unlink(missing_ok=True)
 
     def text(self) -> bytes:
-        """Return what is kept of the last start; empty: nothing is.
+        """Return the record of the last start; empty: there is none.
 
         Raises:
             EndError: it cannot be read.
@@ -76,7 +76,7 @@ class RunRecord:
             raise EndError(EXIT_CONFIGURATION, message) from error
 
     def copy(self) -> bytes:
-        """Return what cluster.json says; empty: there is none. A worker may have written it."""
+        """Return what is in cluster.json, which a worker may have written; empty without a file."""
         try:
             return self.folder.read(FILE)
         except OSError:
@@ -86,7 +86,7 @@ class RunRecord:
         try:
             self._keep(content, user)
         except OSError as error:
-            accepted = "a folder of yours that you can write and no container can"
+            accepted = "a folder that you can write and no container can"
             message = f"XDG_STATE_HOME: accepted: {accepted} ({error})."
             raise EndError(EXIT_CONFIGURATION, message) from error
         told = f"{HEAD} This is a copy to read: `make resume` reads {self.kept}."
@@ -103,10 +103,10 @@ class RunRecord:
 
 
 def own_by(user: User, paths: Iterable[Path]) -> None:
-    """Give what root has made in the state folder to the user, who runs it without sudo, too.
+    """Give files that root has made in the state folder to the user, who also runs it without sudo.
 
     Raises:
-        OSError: it cannot be given.
+        OSError: this process is not allowed to.
     """
     if os.getuid() == 0:
         for path in paths:
@@ -114,10 +114,10 @@ def own_by(user: User, paths: Iterable[Path]) -> None:
 
 
 def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> RunRecord:
-    """Return where it is kept what a run was started with.
+    """Return the files with the settings of a run's start.
 
     Raises:
-        EndError: nothing says where the user's state folder is.
+        EndError: the user's state folder is unknown.
     """
     whole = os.path.realpath(runs).encode(errors="surrogateescape")
     place = hashlib.sha256(whole).hexdigest()[:16]
@@ -127,37 +127,37 @@ def record_of(runs: Path, name: str, environ: Mapping[str, str]) -> RunRecord:
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """Return the user's folder for what programs keep (XDG Base Directory Specification).
+    """Return the user's folder for programs' state (XDG Base Directory Specification).
 
     Raises:
-        EndError: nothing says where it is.
+        EndError: it is unknown.
     """
     given = environ.get("XDG_STATE_HOME", "")
-    # The specification ignores one that is not absolute.
+    # The specification requires that relative paths are ignored.
     base = Path(given) if os.path.isabs(given) else _home(environ) / ".local/state"  # noqa: PTH117
     if not base.is_absolute():
         accepted = "the absolute path of a folder that you can write and no container can"
-        why = "there is no absolute home folder to take its place"
+        why = "there is no absolute home folder to replace it"
         message = f'XDG_STATE_HOME: received "{given}", and {why}; accepted: {accepted}.'
         raise EndError(EXIT_CONFIGURATION, message)
     return base / "cluster-trainer"
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    """Return the home of whom the results belong to: under sudo the person's at the keyboard."""
+    """Return the home folder of the user to whom the results belong; with sudo, the caller's."""
     person = environ.get("SUDO_UID", "")
     if os.getuid() == 0 and person.isdecimal():
         try:
             return Path(pwd.getpwuid(int(person)).pw_dir)
         except KeyError:
             pass
-    return Path(os.path.expanduser("~"))  # noqa: PTH111 -- it does not raise where there is none
+    return Path(os.path.expanduser("~"))  # noqa: PTH111 -- without a home folder, it raises nothing
 
 
 def is_remembered(name: str) -> bool:
-    """Whether a variable decides a run: not one start of it, and no secret.
+    """Whether a variable determines a run, not just one start of it, and is not a secret.
 
-    An index of pip's may hold a password.
+    A package index of pip may contain a password.
     """
     if name in (SECRET, "TRAINER_RESUME", "VERBOSE") or name.startswith("PIP_"):
         return False
@@ -165,7 +165,7 @@ def is_remembered(name: str) -> bool:
 
 
 def decided(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what decides a run of what it is started with; of SECRET, the name."""
+    """Return the settings that determine a run; of SECRET, only the name."""
     found = {
         name: environ[name] for name in sorted(environ) if is_remembered(name) and environ[name]
     }
@@ -178,11 +178,11 @@ def render(settings: Mapping[str, str], about: str = HEAD) -> bytes:
 
 
 def parse(content: bytes) -> dict[str, str]:
-    """Return what the file says of names that are ours; SECRET is there, but empty."""
+    """Return the file's values of known names; SECRET is included, but empty."""
     try:
         found = json.loads(content)[SETTINGS].items()
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return {}  # none of ours: whatever trained can write the copy
+        return {}  # not written by this program: the training can write the copy
     texts = {name: text for name, text in found if isinstance(text, str)}
     settings = {name: text for name, text in texts.items() if is_remembered(name)}
     return settings | ({SECRET: ""} if SECRET in texts else {})

@@ -1,4 +1,4 @@
-"""What a cluster is: read from variables, with every mistake at once."""
+"""Reads the settings of a cluster from variables, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from local_cluster.shared_folder import SharedFolder
 
 @dataclass(frozen=True)
 class Settings:
-    """One cluster, and one run of it.
+    """A cluster, and one of its runs.
 
     Attributes:
-        workers: how many there are.
+        workers: the number of workers.
         network: "bridge" or "host".
-        image: what they run.
+        image: the workers' image.
         run_name: the run's folder below `runs`.
-        grace_seconds: how long they may take to end.
-        project: Compose's name for the cluster.
+        grace_seconds: the time that workers may take to end.
+        project: the Compose project.
         runs: the folder of all runs.
-        data: where data sets are: a folder, or "" for the project's own volume.
-        workspace: the folder of the user's own code, or "".
-        script: what the workers run instead of the trainer, a path of the host's, or "".
-        overlays: more compose files.
-        user: whom the results belong to.
+        data: the folder of data sets, or "" for the project's own volume.
+        workspace: the folder of your own code, or "".
+        script: the script that workers run instead of the trainer, a path of the host, or "".
+        overlays: additional compose files.
+        user: the user to whom the results belong.
     """
 
     workers: int
@@ -56,17 +56,17 @@ class Settings:
 
     @property
     def services(self) -> list[str]:
-        """The workers' names in the order of their index."""
+        """The workers' names, in the order of their indices."""
         return services(self.workers)
 
     @property
     def mounted(self) -> str:
-        """The folder that is the workers' /workspace, or "": the script's, unless one is given."""
+        """The folder to mount at /workspace, or "": the script's folder, unless one is given."""
         return self.workspace or os.path.dirname(self.script)  # noqa: PTH120 -- "" stays ""
 
     @property
     def folder(self) -> SharedFolder:
-        """Where the run's results are, which the workers write."""
+        """The folder of the run's results, which the workers write."""
         return SharedFolder(self.runs, self.run_name)
 
 
@@ -74,7 +74,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
     """Read the settings of a run.
 
     Raises:
-        EndError: with every problem, one sentence each.
+        EndError: some are wrong; the message has a sentence for each.
     """
     given = GivenVariables(environ)
     network = given.matching("NETWORK", "bridge|host", "bridge", "bridge or host")

@@ -92,8 +92,8 @@ def _say(mirror: Mirror, folder: Path, log: Log) -> None:
     walk = "`os.walk` and `Path.rglob` from above do not enter it"
     for own in mirror.too_large:
         log.warning(
-            f"{mirror.folder / own.relative_to(WORKSPACE)} is one link to {own}, since only "
-            f"{MOST_FILES} files are linked one by one: {walk}, and it cannot be written"
+            f"{mirror.folder / own.relative_to(WORKSPACE)} is a single link to {own}, because only "
+            f"{MOST_FILES} files get their own links: {walk}, and it cannot be written"
         )
     if mirror.whole:
         names = ", ".join(str(own.relative_to(WORKSPACE)) for own in mirror.whole)

@@ -1,1 +1,1 @@
-"""A model and data of your own: `--model my_pkg.net:build --dataset my_pkg.data:load`."""
+"""Your own model and data: `--model my_pkg.net:build --dataset my_pkg.data:load`."""

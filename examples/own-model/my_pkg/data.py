@@ -1,7 +1,7 @@
-"""Handwritten digits as sequences: each picture read along a Hilbert curve.
+"""Loads handwritten digits as sequences: each picture is read along a Hilbert curve.
 
-On the curve four steps that begin at a multiple of four are a square of 2x2 pixels, and sixteen one
-of 4x4, so what is near on the line is near in the picture.
+On the curve, each group of four steps fills a square of 2x2 pixels, and each group of sixteen one
+of 4x4. So pixels that are near in the sequence are near in the picture.
 """
 
 import numpy as np
@@ -11,13 +11,13 @@ from hilbertcurve.hilbertcurve import HilbertCurve  # from requirements.txt
 
 LEVELS = 4
 SIDE = 2**LEVELS
-EMBEDDED = "/opt/cluster-trainer/data"  # in the image; real data of your own would be in /data
+EMBEDDED = "/opt/cluster-trainer/data"  # in the image; your own data would be in /data
 
 Split = tuple[np.ndarray, np.ndarray]
 
 
 def load() -> tuple[Split, Split]:
-    """(train, test), each (sequences, float32 [n, 256, 1] in 0..1, labels, int64 [n])."""
+    """Return (train, test), each (sequences, float32 [n, 256, 1] in 0..1, labels, int64 [n])."""
     parts = tfds.load(
         "digits:1.0.0",
         data_dir=EMBEDDED,
@@ -30,7 +30,7 @@ def load() -> tuple[Split, Split]:
 
 
 def _along_curve(pictures: tf.Tensor) -> np.ndarray:
-    """Sequences [n, 256, 1] of pictures, uint8 [n, 28, 28, 1]."""
+    """Return sequences [n, 256, 1] of pictures, uint8 [n, 28, 28, 1]."""
     small = tf.image.resize(pictures, [SIDE, SIDE]).numpy() / np.float32(255)
     points = HilbertCurve(LEVELS, 2).points_from_distances(range(SIDE**2))
     rows, columns = np.transpose(points)

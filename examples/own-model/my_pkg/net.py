@@ -1,10 +1,10 @@
-"""A network for sequences: module:function of (input_shape, num_classes)."""
+"""A network for sequences."""
 
 import keras
 
 
 def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
-    """Logits [n, num_classes] of sequences [n, *input_shape]."""
+    """Return a network: logits [n, num_classes] of sequences [n, *input_shape]."""
     layers = [
         keras.Input(input_shape),
         keras.layers.Conv1D(32, 16, strides=4, activation="relu"),

@@ -1,8 +1,9 @@
-"""Notes which lines of the product each test runs, in every process that a test starts.
+"""Records which lines of the product each test runs, in every process that a test starts.
 
-It uses the standard library alone, since the image imports it, too. There and in the tests' own
-Python a `.pth` file lets each process begin with it, whatever its environment. traced_tests.py says
-which test runs. A line is written at once when it is first seen, because tests kill processes.
+It uses only the standard library, because the image imports it, too. A `.pth` file lets each
+process of the image's Python and of the tests' Python import it first, whatever its environment.
+traced_tests.py reports which test runs. A line is written as soon as it is first seen, because
+tests kill processes.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ if TYPE_CHECKING:
 
 PRODUCT = ("entrypoint", "trainer", "compose")
 TEST, FILE = ">", "@"
-"""What a line of the notes begins with that names the test, or the file, of the lines below it."""
+"""The prefix of a line that names the test, or the file, for the lines below it."""
 
 tracer: Tracer | None = None
 
 
 def begin(root: str, folder: str) -> None:
-    """Note the lines of the product in `root`, into files of `folder`."""
-    global tracer  # noqa: PLW0603  one for a process, as sys.settrace
-    if tracer is not None:  # Python reads a `.pth` file twice where its folder has two names
+    """Record the lines of the product in `root`, in files of `folder`."""
+    global tracer  # noqa: PLW0603 one for each process, like sys.settrace
+    if tracer is not None:  # if a folder has two names, Python reads its `.pth` file twice
         return
     tracer = Tracer(root, folder)
     tracer.begin()
 
 
 class Tracer:
-    """Follows all threads of a process that Python starts."""
+    """Traces all threads of a Python process."""
 
     def __init__(self, root: str, folder: str) -> None:
         self._prefixes = tuple(f"{root}/{package}/" for package in PRODUCT)
@@ -50,8 +51,8 @@ class Tracer:
         self._codes: list[CodeType] = []
 
     def begin(self) -> None:
-        """Begin with the test that this process or one above it runs."""
-        with contextlib.suppress(OSError):  # a process may have no right to write there
+        """Begin with the test that runs in this process or in one of its parents."""
+        with contextlib.suppress(OSError):  # a process may lack the right to write there
             name = f"lines-{os.getpid()}-{time.time_ns()}"
             self._notes = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             self.note_test(_test_above(self.folder))
@@ -67,7 +68,7 @@ class Tracer:
             self.note_test(_test_above(self.folder))
 
     def note_test(self, name: str) -> None:
-        """Count what follows as run by another test: all lines are unseen again."""
+        """Attribute the following lines to another test: all lines are unseen again."""
         self._unseen.clear()
         self._file = ""
         self._write(f"{TEST}{name}\n")
@@ -109,7 +110,7 @@ class Tracer:
 
 
 def _test_above(folder: Path) -> str:
-    """Return the test that the nearest process above runs, "" without one."""
+    """Return the test of the nearest parent process; "" if there is none."""
     process = os.getpid()
     while process > 1:
         with contextlib.suppress(OSError):

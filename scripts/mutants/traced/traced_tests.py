@@ -1,4 +1,4 @@
-"""A plugin of pytest that notes which test runs, for traced_lines.py, and for how long."""
+"""A pytest plugin that records which test runs, for traced_lines.py, and for how long."""
 
 import contextlib
 import os
@@ -12,27 +12,27 @@ import traced_lines  # type: ignore[import-not-found]  # it is there beside this
 
 
 def _note(name: str) -> None:
-    """Have this process and those that it starts count what they run as a test's, or a file's."""
+    """Attribute the lines of this process and its children to a test, or to a file."""
     if traced_lines.tracer is None:
         return
     traced_lines.tracer.note_test(name)
     notes = traced_lines.tracer.folder / f"test-{os.getpid()}"
     new = notes.with_suffix(".new")
-    with contextlib.suppress(OSError):  # some tests give up their rights for a while
+    with contextlib.suppress(OSError):  # some tests drop their privileges for a while
         new.write_text(name)
         new.replace(notes)
 
 
 @cache
 def _ends() -> TextIO:
-    """Open the file of how tests ended, once, before a test gives up its rights."""
+    """Open the file of results once, before a test drops its privileges."""
     path: Path = traced_lines.tracer.folder / f"ends-{os.getpid()}"
     return path.open("a", buffering=1)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Count what runs now as this test's."""
+    """Attribute the running code to this test."""
     _note(item.nodeid)
     try:
         return (yield)
@@ -44,10 +44,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Count what a fixture runs that several tests use as run by all tests of the file."""
+    """Attribute the code of a shared fixture to all tests of the file."""
     if fixturedef.scope == "function":
         return (yield)
-    item = request._pyfuncitem.nodeid  # noqa: SLF001  the test that needs it first
+    item = request._pyfuncitem.nodeid  # noqa: SLF001 the first test that needs it
     _note(item.partition("::")[0])
     try:
         return (yield)
@@ -57,7 +57,7 @@ def pytest_fixture_setup(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Note how long each part of a test took, and how it ended."""
+    """Record the duration and the result of each part of a test."""
     report = yield
     if traced_lines.tracer is not None:
         _ends().write(f"{report.duration:.3f} {report.outcome} {item.nodeid}\n")

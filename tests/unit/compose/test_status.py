@@ -128,7 +128,7 @@ def test_a_container_is_up_for_whole_seconds_and_minutes(seconds, expected):
 def test_no_cluster_is_said_in_words(status):
     done = status(docker="#!/bin/sh\n")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "no worker of the project cluster-trainer is here; `make up-local`" in done.stderr
+    assert "cluster-trainer has no workers here. `make up-local`" in done.stderr
 
 
 def test_an_engine_that_does_not_answer_is_told_in_its_own_words(status):

@@ -84,7 +84,7 @@ def test_one_that_does_not_end_is_told_of(cluster):
     cluster("exec sleep 60")
     with pytest.raises(EndError) as caught:
         stop({})
-    assert "the program that runs them" in caught.value.sentences[0]
+    assert "process" in caught.value.sentences[0]
 
 
 # Each look shows what is left: nothing, after the first one.
@@ -108,5 +108,5 @@ def test_workers_that_end_meanwhile_have_ended(cluster, tmp_path, worker):
 
 def test_another_number_is_refused_with_those_that_run(cluster):
     cluster("true")
-    with pytest.raises(EndError, match=r'WORKER: received "3".* runs: 0\.'):
+    with pytest.raises(EndError, match=r'WORKER: received "3".*: 0\.'):
         stop({}, "3")

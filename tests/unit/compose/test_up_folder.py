@@ -157,8 +157,8 @@ def test_two_starts_of_one_project_or_one_run_do_not_disturb_each_other(up, tmp_
             link = tmp_path / "link"
             link.symlink_to("runs")
             same = [
-                ("a cluster of the project one runs already", {"RUN_NAME": "y"}),
-                ("a cluster of the project one runs already", {}),
+                ("COMPOSE_PROJECT_NAME: a cluster of the project one", {"RUN_NAME": "y"}),
+                ("COMPOSE_PROJECT_NAME: a cluster of the project one", {}),
                 ('RUN_NAME: received "x"', {"RUN_NAME": "x", "COMPOSE_PROJECT_NAME": "two"}),
                 (
                     'RUN_NAME: received "x"',

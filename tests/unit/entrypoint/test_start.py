@@ -301,7 +301,7 @@ echo '{{"problems": [], "settings": {{"TRAINER_EPOCHS": "3"}}}}'
     [
         ("echo no room >&2; exit 3", "ended with exit code 3: no room"),
         ("kill -9 $$", "was killed by SIGKILL"),
-        ("echo nonsense; exit 0", "did not print what it should"),
+        ("echo nonsense; exit 0", "printed no valid result"),
         ("exec sleep 300", "took more than"),
     ],
 )

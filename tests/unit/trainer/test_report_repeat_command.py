@@ -149,7 +149,7 @@ def test_what_whoever_trained_has_added_there_is_given_to_nobody(run):
 def test_settings_of_another_version_are_given_to_its_image(run):
     found = again(run(settings={"warp": 9, "epochs": 3}))
     assert of_trainer(found)["TRAINER_WARP"] == "9"
-    assert any("Of another version" in note and "TRAINER_WARP" in note for note in found.notes)
+    assert any("another version" in note and "TRAINER_WARP" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("value", [{}, [], ["a", 1], {"a": {"b": None}}, -1, True, "x\ny"])

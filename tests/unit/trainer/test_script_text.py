@@ -4,11 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_trainer import script_text
-from cluster_trainer.script_text import NOT_THERE, SHOWN, code, differences
+from cluster_trainer.script_text import NOT_THERE, PACKAGE, SHOWN, code, differences
 
 NAMES = ["worker-0", "worker-1", "worker-2"]
 CODE = st.dictionaries(
-    st.tuples(st.sampled_from(["file", "package"]), st.sampled_from("abc")).map(" ".join),
+    st.tuples(st.sampled_from(["file", "package", "setting"]), st.sampled_from("abc")).map(
+        " ".join
+    ),
     st.sampled_from(["1", "2"]),
 )
 
@@ -19,11 +21,11 @@ def test_equal_code_has_no_differences(one):
 
 
 @given(CODE, CODE)
-def test_only_workers_with_another_file_or_package_are_named(first, other):
+def test_only_workers_with_another_file_package_or_setting_are_named(first, other):
     told = differences([first, first, other], NAMES)
-    packages = {name for name in {*first, *other} if name.startswith("package")}
+    others = {name for name in {*first, *other} if not name.startswith("file")}
     files = {name for name in first.keys() & other.keys() if name.startswith("file")}
-    differs = any(first.get(name) != other.get(name) for name in packages | files)
+    differs = any(first.get(name) != other.get(name) for name in others | files)
     assert [one.partition(":")[0] for one in told] == ["worker-2"] * differs
 
 
@@ -31,8 +33,8 @@ def test_both_versions_of_a_package_are_told():
     (told,) = differences(
         [{"package numpy": "2"}, {"package numpy": "1", "package x": "3"}], NAMES[:2]
     )
-    assert "numpy 1 (not 2)" in told
-    assert f"x 3 (not {NOT_THERE})" in told
+    assert "numpy 1 (worker-0: 2)" in told
+    assert f"x 3 (worker-0: {NOT_THERE[PACKAGE]})" in told
 
 
 def test_many_differences_are_counted():
@@ -42,9 +44,9 @@ def test_many_differences_are_counted():
 
 
 def test_installed_packages_are_found():
-    assert code()["package hypothesis"]
+    assert code({})["package hypothesis"]
 
 
 def test_a_file_that_cannot_be_read_is_left_out(monkeypatch, tmp_path):
     monkeypatch.setattr(script_text.sys, "argv", [str(tmp_path / "gone.py")])
-    assert not [name for name in code() if name.endswith("gone.py")]
+    assert not [name for name in code({}) if name.endswith("gone.py")]

@@ -69,8 +69,8 @@ def _refuse_other_engines(model: keras.Model) -> None:
         accepted = "a call of cluster_trainer.fit outside of another fit, and of its callbacks"
         raise ConfigurationError([Problem("model", model.name, accepted)])
     if own := announced.own_functions(model):
-        accepted = f"a model without a {' and a '.join(own)} of its own"
-        advice = "A script of your own may train it by `model.fit`, without checkpoints."
+        accepted = f"a model without its own {' and '.join(own)}"
+        advice = "Your own script can train it with `model.fit`, without checkpoints."
         raise ConfigurationError([Problem("model", type(model).__name__, accepted, advice)])
 
 

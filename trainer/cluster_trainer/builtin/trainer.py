@@ -177,6 +177,6 @@ def _move_unwanted_aside(job: Job, beginning: Leftovers) -> None:
         began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
         place = archive.move_aside(job.folder, OF_A_RUN, job.config.model, began)
         if place:
-            log.info("what an earlier run left in %s is now in %s", job.folder, place)
+            log.info("the files of an earlier run in %s are now in %s", job.folder, place)
             archive.keep_newest(job.folder, job.config.keep_earlier)
         beginning.end()

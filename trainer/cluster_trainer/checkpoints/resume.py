@@ -30,7 +30,10 @@ LAYERS = "the layers"
 """The setting with a digest of the layers' configurations."""
 CALLBACKS, NUMBERS = "the callbacks that steer it", "the numbers that losses and metrics read"
 LAYERS_NUMBERS = "the numbers that layers, activations and a train_step read"
-OF_A_WORKER = (CALLBACKS, NUMBERS, LAYERS_NUMBERS)
+DATA_NUMBERS = "the numbers in functions of tf.data"
+SHUFFLE = "shuffle"
+"""Whether Keras shuffles the examples; checkpoints of earlier versions lack it."""
+OF_A_WORKER = (CALLBACKS, NUMBERS, LAYERS_NUMBERS, DATA_NUMBERS)
 """The settings that may differ between workers, such as a callback of the chief."""
 log = logging.getLogger("trainer")
 

@@ -62,7 +62,7 @@ class Footing(Enum):
     ONCE = "a loss ends it: there is no ring, or the program has used it before this fit"
     TOGETHER = "all of them begin"
     LATE = "the others train already"
-    AGAIN = "it has begun before in this process, or trains on what the others have"
+    AGAIN = "it has begun before in this process, or continues the others' training"
 
 
 class ElasticRecovery:

@@ -65,7 +65,7 @@ def _before(job: Job) -> list[str]:
         for one in happenings(journal.read(job.folder / journal.FILE))
     ]
     return (
-        ["", "| before it (UTC) | what | for whom, or why |", "| --- | --- | --- |", *rows]
+        ["", "| before it (UTC) | event | peers, or reason |", "| --- | --- | --- |", *rows]
         if rows
         else []
     )

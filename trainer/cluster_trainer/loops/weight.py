@@ -1,4 +1,4 @@
-"""How much of the present batch this worker's share is, in one variable for all loops."""
+"""Keeps the weight of this worker's share of the present batch, in one variable for all loops."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,22 +15,22 @@ from cluster_trainer.engine.data.sharding.rebuilt import OwnRows
 
 
 class Part(NamedTuple):
-    """This worker's examples of those of a batch, or of several."""
+    """The number of this worker's examples, and of all examples, in a batch or in several."""
 
     mine: int
     of_all: int
 
 
 class Passed:
-    """What a pass has handed out so far.
+    """The batches that a pass has yielded so far.
 
     Args:
-        weight: of all loops.
+        weight: the weight of all loops.
 
     Attributes:
-        present: the part of its present batch; None: it has handed out none.
-        total: of all batches so far.
-        number: how many there were.
+        present: this worker's part of the present batch; None: no batch was yielded.
+        total: the sum over all batches so far.
+        number: the number of batches.
     """
 
     def __init__(self, weight: "WeightOfShare") -> None:
@@ -40,10 +40,10 @@ class Passed:
         self._seen: dict[int, int] = {}
 
     def set(self, part: Part) -> None:
-        """Note the next batch, whose weight counts from now on.
+        """Begin the next batch, whose weight counts from now on.
 
         Raises:
-            ValueError: another loop takes turns with this one, with a share of another size.
+            ValueError: another loop takes turns with this one, and its share has another size.
         """
         others = [one for one in self._weight.under_way if one is not self]
         for other in others:
@@ -60,7 +60,7 @@ class Passed:
         self._weight.set(part)
 
     def _leads(self, other: "Passed") -> bool:
-        """Tell whether the other pass is still at its batch of the turn before, as `zip` reads."""
+        """Tell whether the other pass is still at its batch of the previous turn, as with `zip`."""
         order = self._weight.under_way
         return order.index(self) < order.index(other) and self.number == other.number
 
@@ -71,13 +71,14 @@ def _are_equal(first: Part, second: Part | None) -> bool:
 
 @dataclass
 class WeightOfShare:
-    """The weight that optimizers, losses and means take, and what all loops of a process know.
+    """The weight for optimizers, losses and means, and the state shared by all loops of a process.
 
     Attributes:
-        variable: float32 [], over all workers its values add up to 1. Within a loop's body it is
-            the present batch's; after a pass that of all examples of the pass.
+        variable: float32 [], the sum over all workers is 1. Within a loop's body it is the weight
+            in the present batch; after a pass it is the weight in all examples of the pass.
         under_way: the passes that have begun and not ended.
-        trained: of each optimizer its number and its variables, which began with worker 0's values.
+        trained: the number of each optimizer, and its variables, which began with worker 0's
+            values.
         compared: the datasets that all workers have compared, and the pipelines for this worker's
             own rows; None: it reads all rows of the dataset.
         weighted: see Share; a function that was traced in one step is called in the next, too.
@@ -93,20 +94,20 @@ class WeightOfShare:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def note(self, optimizer: Any, variables: Sequence[Any]) -> bool:
-        """Note what an optimizer trains; tell whether it is a new one."""
+        """Record the variables of an optimizer; tell whether it is a new one."""
         is_new = optimizer not in self.trained
         if is_new:
             self.trained[optimizer] = next(self._numbers), [*variables]
         return is_new
 
     def set(self, part: Part) -> None:
-        """Let this worker weigh as much as its examples."""
+        """Set this worker's weight to that of its examples."""
         with tf.init_scope():  # a loop may be left while a function is traced
             self.variable.assign(part.mine / part.of_all)
 
     @contextmanager
     def passing(self) -> Iterator[Passed]:
-        """Let what is called inside be a pass through batches; it may be left early."""
+        """Run the block as a pass through batches; it may be left early."""
         passed = Passed(self)
         self.under_way.append(passed)
         try:
@@ -120,7 +121,7 @@ class WeightOfShare:
 
 @cache
 def weight_of_share() -> WeightOfShare:
-    """Return that of this process; before the first loop all workers count the same."""
+    """Return this process's weight; before the first loop, that of all workers is equal."""
     with tf.init_scope():
         equal = 1 / count_of(tf.distribute.get_strategy())
         return WeightOfShare(tf.Variable(equal, trainable=False, dtype=tf.float32))

@@ -63,8 +63,8 @@ def _arguments(name: str, build: Callable[..., Any], data: DataSet) -> list[Any]
     required, possible = _positional(build)
     if required > len(told):
         accepted = f"a function of {len(told)} arguments or fewer, for the data of {data.name}"
-        advice = f"It takes {required}. Of arrays (inputs, labels) it is told (input_shape, "
-        advice += "num_classes), of other data nothing."
+        advice = f"It needs {required}. It gets (input_shape, num_classes) for arrays (inputs, "
+        advice += "labels), and no arguments for other data."
         raise refused(MODEL_VARIABLE, name, accepted, advice)
     return told[:possible]
 

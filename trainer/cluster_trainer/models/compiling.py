@@ -89,7 +89,7 @@ def loss_of(config: TrainerConfig, data: DataSet) -> Any:
         return _named("loss", config.loss, keras.losses.get, "a loss of keras.losses")
     if data.num_classes is not None:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    accepted = "a loss, since the model is not compiled and the labels are no classes"
+    accepted = "a loss, since the model is not compiled and the labels are not classes"
     raise ConfigurationError([Problem(shown_name("loss"), "", accepted, "Such as mse.")])
 
 

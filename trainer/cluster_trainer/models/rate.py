@@ -72,7 +72,7 @@ def _factor(config: TrainerConfig, global_batch_size: int | None) -> float:
     if config.lr_scaling == "none":
         return 1.0
     if global_batch_size is None:
-        name, accepted = shown_name("lr_scaling"), "none, since the data give batches of their own"
+        name, accepted = shown_name("lr_scaling"), "none, because the data make their own batches"
         raise ConfigurationError([Problem(name, config.lr_scaling, accepted)])
     ratio = global_batch_size / config.lr_scaling_base
     return {"linear": ratio, "sqrt": math.sqrt(ratio)}[config.lr_scaling]

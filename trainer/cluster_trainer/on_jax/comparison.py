@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from cluster_trainer import library_settings
 from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import CALLBACKS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks
@@ -22,19 +23,19 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.script_text import code, differences, digest_of
 
 CODE = "the script's code"
-SAME_CODE = "Copy the files to all machines again, or install the same packages there."
+SAME_CODE = "Copy the files to all machines again, or install and set the same there."
 VARYING = {"name", "seed", "trainable", "layers", "build_config"}
 ARGUMENTS = ("steps_per_epoch", "epochs", "initial_epoch", "validation_freq")
 """The arguments of `fit` by which the workers decide when they meet."""
 
 
 def compare_code(workers: JaxWorkers) -> None:
-    """Refuse workers with other files of the script, packages or arguments; all call it.
+    """Refuse workers with other files of the script, packages, settings or arguments; all call it.
 
     Raises:
         ConfigurationError: they differ, on every worker.
     """
-    mine = code() | {"file the arguments": digest_of(repr(sys.argv[1:]))}
+    mine = code(library_settings.found()) | {"file the arguments": digest_of(repr(sys.argv[1:]))}
     everyone = [json.loads(one) for one in workers.exchange(json.dumps(mine), CODE)]
     names = [f"worker-{rank}" for rank in range(workers.count)]
     if told := differences(everyone, names):

@@ -1,9 +1,9 @@
-"""Whether the network limits the speed: a rule over how long steps waited for sums.
+"""Finds out whether the network limits the speed, from the time that steps wait for sums.
 
 A step waits for sums from the moment at which this worker's own gradients are ready. The worker
-that waits least is the slowest one. If that is always the same one, it waits for no other, and its
-wait is the time of the sums themselves. If each step has another slowest worker, all wait for
-others, too, and the time of the sums is less. If the wait is more than a third of half a minute of
+that waits least is the slowest one. If it is always the same worker, it waits for no other, and its
+wait is the duration of the sums themselves. If a different worker is the slowest in each step, all
+wait for others, too, and the sums take less time. If the wait is more than a third of 30 s of
 training, a faster network or fewer sums would help.
 """
 
@@ -20,7 +20,7 @@ OF_ROUNDS = 3 / 16
 SMALL_BYTES = 2**16
 """Up to about this size, a sum takes as long as its round trips, at any rate."""
 MOST, ALMOST_ALL = 0.5, 0.9
-"""Of the waiting: the shares of float32 sums at which they explain it. The rest are sparse rows."""
+"""The fractions of the wait that float32 sums must explain. The rest is for sparse rows."""
 EVERY = "TRAINER_SYNC_EVERY"
 NOT_EXACT = "not exact: each worker takes steps by itself; auto chooses how many"
 HELPS = "larger batches or a faster network would help"
@@ -32,10 +32,10 @@ class Interval:
     """Some seconds of training.
 
     Attributes:
-        seconds: how long they took.
-        sums: for how many of them the worker that waited least waited for sums.
-        exchanging: for how many of them that worker was in float32 sums, also outside of steps.
-        sent_bytes: by this worker, in float32 sums.
+        seconds: their number.
+        sums: the time for which the worker that waited least waited for sums.
+        exchanging: the time for which that worker was in float32 sums, also outside of steps.
+        sent_bytes: the bytes that this worker sent in float32 sums.
         exchanges: the number of these sums.
     """
 
@@ -47,10 +47,10 @@ class Interval:
 
 
 class NetworkLimit:
-    """Looks at the last half minute of a process's training, over all of its fits.
+    """Watches the last 30 s of a process's training, over all of its fits.
 
     Attributes:
-        is_told: whether the user was told that the limit is reached.
+        is_told: whether the limit was reported.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class NetworkLimit:
         self.is_told = False
 
     def note(self, interval: Interval) -> None:
-        """Note the seconds since the last note."""
+        """Record the seconds since the last call."""
         self._intervals.append(interval)
         while self._seconds - self._intervals[0].seconds >= WINDOW_SECONDS:
             self._intervals.popleft()
@@ -85,7 +85,7 @@ class NetworkLimit:
 
     @property
     def share(self) -> float:
-        """The part of the window in which the worker that waited least waited for sums."""
+        """The fraction of the window in which the worker that waited least waited for sums."""
         return self._waited / max(self._seconds, 1e-9)
 
     @property
@@ -99,15 +99,15 @@ class NetworkLimit:
 
     @property
     def is_reached(self) -> bool:
-        """Whether sums have taken too much of a whole window."""
+        """Whether sums took too much of a whole window."""
         return self._seconds >= WINDOW_SECONDS and self.share > LIMIT
 
     def in_words(self, *, is_rounded: bool, in_rounds: bool = False) -> str:
-        """Return how much time the sums take, what would help, and by how much.
+        """Return a text: the time of the sums, remedies, and their gains.
 
         Args:
             is_rounded: whether gradients are already sent as bfloat16.
-            in_rounds: whether weights are averaged every few steps, in place of sums in each.
+            in_rounds: whether weights are averaged every few steps, instead of sums in each.
         """
         what = "averages of weights" if in_rounds else "sums of gradients"
         take = f"{what} take {self.share:.0%} of the time"
@@ -139,10 +139,10 @@ class NetworkLimit:
         return self._sent_bytes > SMALL_BYTES * self._exchanges
 
     def _is_of_sums(self, part: float) -> bool:
-        """Return whether float32 sums, and not sparse rows, are so much of the waiting."""
+        """Return whether float32 sums, and not sparse rows, cause this much of the wait."""
         return 0 < part * self._waited <= self._exchanging
 
     def _faster(self, left: float) -> str:
-        """Return how fast it would be, in words, with so much of the float32 sums left."""
+        """Return the speed-up in words, if this fraction of the float32 sums is left."""
         share = min(self._waited, self._exchanging) / max(self._seconds, 1e-9)
         return f"up to {1 / (1 - share * (1 - left)):.1f} times as fast"

@@ -1,7 +1,7 @@
-"""How many steps a round has with TRAINER_SYNC_EVERY=auto: a rule over what was measured.
+"""Chooses the number of steps in a round, with TRAINER_SYNC_EVERY=auto, from measured steps.
 
-Measured are steps whose gradients are summed over the workers. The smallest power of two is chosen
-at which sums would take less than a tenth of the time. It is never more than MOST, up to which the
+The measured steps sum gradients over the workers. The rule chooses the smallest power of two at
+which sums would take less than a tenth of the time, but at most MOST. Up to that number, the
 accuracy was compared with exact training (benchmarks/README.md).
 """
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 
 MOST = 64
 SHARE = 0.1
-"""The part of the time that sums may take."""
+"""The fraction of the time that sums may take."""
 LARGEST = 2**20
-"""Powers of two up to here are said to be wanted."""
+"""The largest power of two that messages name as wanted."""
 NAME = "TRAINER_SYNC_EVERY"
 MILLI = 1e-3
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Some exact steps of a fit.
+    """Measured exact steps of a fit.
 
     Attributes:
-        steps: how many.
-        seconds: how long they took on the slowest worker.
-        sums: for how many of these seconds the worker that waited least waited for sums.
-        ratio: how much more a worker sends for an average than for a sum of gradients.
+        steps: the number of steps.
+        seconds: their duration on the slowest worker.
+        sums: the time for which the worker that waited least waited for sums.
+        ratio: the traffic of an average, divided by that of a sum of gradients.
     """
 
     steps: int
@@ -34,16 +34,16 @@ class Measured:
 
     @property
     def sum_seconds(self) -> float:
-        """How long the sum of one step's gradients takes."""
+        """The duration of the sum of one step's gradients."""
         return min(self.sums, self.seconds) / self.steps
 
     @property
     def step_seconds(self) -> float:
-        """How long a step takes without its sum."""
+        """The duration of a step without its sum."""
         return self.seconds / self.steps - self.sum_seconds
 
     def share(self, every: int) -> float:
-        """Return the part of the time that sums take; with rounds of more steps, averages."""
+        """Return the fraction of the time that sums take; in rounds of several steps, averages."""
         exchange = self.sum_seconds * (self.ratio if every > 1 else 1.0)
         return exchange / max(exchange + every * self.step_seconds, 1e-9)
 
@@ -53,9 +53,9 @@ class RoundLength:
     """The choice.
 
     Attributes:
-        steps: of a round; 1: gradients are summed in each step.
-        wanted: what would have been chosen without the limit of MOST.
-        measured: from what.
+        steps: the steps of a round; 1: gradients are summed in each step.
+        wanted: the choice without the limit of MOST.
+        measured: the steps from which it was chosen.
     """
 
     steps: int

@@ -119,8 +119,8 @@ def _notes_of_container(run: RecordedRun) -> Iterator[str]:
     unknown = [name for name in run.settings if name not in TrainerConfig.model_fields]
     if unknown:
         yield (
-            f"Of another version, whose image knows {', '.join(map(variable_of, unknown))}; what "
-            "is not given here has that version's default."
+            f"From another version, whose image has {', '.join(map(variable_of, unknown))}. "
+            "Settings that are not shown here have that version's defaults."
         )
 
 

@@ -346,7 +346,7 @@ class TrainerConfig(BaseSettings):
         if precision == "float16" and info.data.get("sync_every", 1) != 1:
             raise validators.refuse(
                 f"float32 or bfloat16, since TRAINER_SYNC_EVERY is {info.data['sync_every']}",
-                "float16 scales the loss, and each worker would come to a scale of its own.",
+                "float16 scales the loss, and each worker would arrive at a different scale.",
             )
         return precision
 

@@ -37,7 +37,7 @@ def test_more_than_half_of_the_workers_may_go_on(least: int | None, workers: int
 @pytest.mark.parametrize(
     ("least", "workers", "accepted"),
     [
-        (2, 1, "accepted: 1, where there is one worker"),
+        (2, 1, "accepted: 1, if there is one worker"),
         (1, 2, "accepted: 2: "),
         (3, 2, "accepted: 2: "),
         (1, 3, "from 2 to 3"),

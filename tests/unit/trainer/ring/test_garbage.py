@@ -120,7 +120,7 @@ def test_who_says_too_much_is_out_of_step_at_the_next_header(
     first, second = in_turn(call, size)
     peer.data.send(first + b"x" + second)
     CALLS[call](peer.ring)
-    with pytest.raises(OutOfStep, match=f"rank {peer.last} sent what is no operation: b'xRING"):
+    with pytest.raises(OutOfStep, match=f"rank {peer.last} sent an invalid operation: b'xRING"):
         peer.ring.barrier()
 
 

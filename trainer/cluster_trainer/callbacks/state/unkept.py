@@ -118,7 +118,8 @@ class ValueDigest:
             self._digest.update(repr(value).encode(errors="replace"))
         elif isinstance(value, np.ndarray) and value.dtype != object:
             self._digest.update(f"{value.dtype} {value.shape}".encode())
-            self._digest.update(value.flat[:MOST_BYTES].tobytes())
+            most = MOST_BYTES // max(1, value.itemsize)
+            self._digest.update(value.flat[:most].tobytes())
         elif isinstance(value, GENERATORS):
             self._digest.update(repr(_state_of(value)).encode())
         elif depth:

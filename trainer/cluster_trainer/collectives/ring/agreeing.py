@@ -30,7 +30,7 @@ def agreed(mine: Header, received: bytes, *, any_length: bool = False) -> Header
     try:
         theirs = Header.unpack(received)
     except ValueError as problem:
-        raise OutOfStep(f"rank {rank} sent what is no operation: {problem}", rank) from problem
+        raise OutOfStep(f"rank {rank} sent an invalid operation: {problem}", rank) from problem
     free = any_length and theirs.length <= LONGEST
     if theirs == replace(mine, rank=rank, length=theirs.length if free else mine.length):
         return theirs

@@ -45,8 +45,8 @@ def _has_own_functions(model: Any) -> bool:
     """Tell whether a model overrides any of them, and warn: then Keras runs without the engine."""
     if own := own_functions(model):
         log.warning(
-            "%s has a %s of its own: Keras alone trains it, without checkpoints, and on several "
-            "replicas the result depends on their number",
+            "%s has its own %s: Keras trains it without the engine and without checkpoints, and "
+            "the result depends on the number of replicas",
             type(model).__name__,
             ", ".join(own),
         )

@@ -12,6 +12,7 @@ from weakref import WeakSet
 import numpy as np
 import tensorflow as tf
 
+from cluster_trainer.checkpoints.resume import DATA_NUMBERS
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
 from cluster_trainer.engine.functions import nodes_within
@@ -25,6 +26,7 @@ CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSee
 TOLD_SECONDS = 10.0
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
+SHOWN_CHARACTERS = 80
 NO_SEED = (
     "Each worker shuffles a tf.data.Dataset for itself, without a seed: some examples are used "
     "twice and others never. Give `shuffle` a seed, or call `keras.utils.set_random_seed` first, "
@@ -69,6 +71,33 @@ def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
     for rows in found:
         digest.update(content(_some_of(rows)))
     return {ROWS: digest.hexdigest()[:12]} if found else {}
+
+
+def of_numbers(dataset: tf.data.Dataset) -> dict[str, str]:
+    """Return {DATA_NUMBERS: the constants in its functions' graphs}; {} without any.
+
+    A `map` has them from variables of the script, such as a scale. Strings are omitted, because
+    paths may differ between workers.
+    """
+    graphs = [graph for one in steps_of(dataset) for graph in tensorflow_names.graphs_of(one)]
+    nodes = [node for graph in graphs for node in nodes_within(graph) if node.op == "Const"]
+    values = [tf.make_ndarray(node.attr["value"].tensor) for node in nodes]
+    numbers = [one for one in values if one.dtype.kind in "biufc"]
+    # Sorted, because the names of functions, and so their order, may differ between workers.
+    told = sorted(_in_words(one) for one in numbers)
+    return {DATA_NUMBERS: _short(", ".join(told))} if told else {}
+
+
+def _in_words(value: np.ndarray) -> str:
+    if value.size <= DIGESTED:
+        return str(value.tolist())
+    return f"{value.dtype} {list(value.shape)} {sha256(value.tobytes()).hexdigest()[:12]}"
+
+
+def _short(text: str) -> str:
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]}… {sha256(text.encode()).hexdigest()[:12]}"
 
 
 def warnings(dataset: tf.data.Dataset) -> list[str]:

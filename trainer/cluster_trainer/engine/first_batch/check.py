@@ -132,7 +132,7 @@ class FirstBatch:
         if calls_python(traced):
             raise NotComparableError("the step calls a function of Python's each time")
         if uses_something_up(traced, iterators):
-            raise NotComparableError("the step takes data from an iterator or a queue of its own")
+            raise NotComparableError("the step reads data from its own iterator or queue")
 
     def _compared(self, shares: Sequence[Any], traced: Any) -> dict[str, str]:
         """Compute both ways; return the messages by kind."""

@@ -1,4 +1,4 @@
-"""Gives all workers of a ring the chief's values at the beginning.
+"""Gives all workers of a ring the chief's values at the beginning, and where they have parted.
 
 A TensorFlow strategy gives each variable the chief's first value when it is created. In a script
 without one, each worker creates its variables itself, possibly from other seeds.
@@ -15,13 +15,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer import script_text
+from cluster_trainer import library_settings, script_text
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.engine import running
 from cluster_trainer.engine.facts import Facts, of_all
-from cluster_trainer.engine.replicas import of_model, statistics
+from cluster_trainer.engine.replicas import of_model, parted, statistics
+from cluster_trainer.engine.replicas.parted import held, value_of
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -51,9 +52,34 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     if ring is None:
         return
     variables = _with_optimizers(model, more)
-    if not _take_from_chief(model, variables, ring, may_differ=may_differ):
-        _take_from_chief(model, model.variables, ring, may_differ=True)
+    has_all = _take_from_chief(model, variables, ring, may_differ=may_differ)
+    if has_all or _take_from_chief(model, model.variables, ring, may_differ=True):
+        of_model.of(model).was_alike = True
     renew_constants(model)
+
+
+def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
+    """Give variables that have parted from the chief's its values again, with a warning.
+
+    All workers of the model's ring call this. Without a ring, nothing is done.
+
+    Args:
+        model: a model.
+        variables: variables of it and of its optimizers, in the same order on all workers.
+        when: the moment, for the warning, such as "after epoch 3".
+    """
+    ring = ring_of(model.distribute_strategy)
+    if ring is None or ring.size == 1:
+        return
+    if found := parted.say(_uncounted(model, variables), ring, when):
+        give(found, ring, "fit (the chief's values)")
+        renew_constants(model)
+
+
+def _uncounted(model: keras.Model, variables: Iterable[Any]) -> list[Any]:
+    """Return variables without those of metrics, in which each worker counts its own share."""
+    counted = {id(one) for one in statistics.of_metrics(model)}
+    return [one for one in variables if id(one) not in counted]
 
 
 def renew_constants(model: keras.Model) -> bool:
@@ -122,7 +148,7 @@ def make_variables(variables: Sequence[Any]) -> None:
 
 def digest_of(variables: Iterable[Any]) -> str:
     """Return a digest of the values of variables, as 32 hexadecimal digits."""
-    return _digest(_bytes(_value(one)) for one in variables).hex()
+    return _digest(_bytes(value_of(one)) for one in variables).hex()
 
 
 def note(model: keras.Model) -> None:
@@ -170,7 +196,7 @@ def _take_from_chief(
     forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
     call = running.current().name
     digest = _digest(form.encode() for form in forms)
-    code = script_text.code()
+    code = script_text.code(library_settings.found())
     of_code = _digest([json.dumps(code, sort_keys=True).encode()])
     answers = ring.all_gather(digest + of_code, what=f"{call} (a model's variables)")
     digests = [one[: len(digest)] for one in answers]
@@ -191,16 +217,29 @@ def _take_from_chief(
     if model is not None:
         statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
-    digest = _digest(_bytes(_value(one)) for one in variables)
+    digest = _digest(_bytes(value_of(one)) for one in variables)
     if len({*ring.all_gather(digest, what=what)}) == 1:  # for example after a `fit`
         return True
+    if model is not None and of_model.of(model).was_alike:
+        parted.say(_uncounted(model, variables), ring, f"before {call}")
+    give(variables, ring, what)
+    log.debug("%d variables begin with the chief's values", len(variables))
+    return True
+
+
+def give(variables: Iterable[Any], ring: RenewableRing, what: str) -> None:
+    """Give variables the chief's values; all workers call this, with the same variables.
+
+    Args:
+        variables: the variables, of any models and optimizers.
+        ring: the workers' ring.
+        what: the purpose, for the workers that are in another call.
+    """
     for pack in _packs(variables):
         content = b"".join(_bytes(_rows(*one)) for one in pack) if ring.rank == CHIEF else None
         given = ring.broadcast(content, CHIEF, what=what)
         if ring.rank != CHIEF:
             _assign(pack, given)
-    log.debug("%d variables begin with the chief's values", len(variables))
-    return True
 
 
 def _say_other_code(code: Facts, ring: RenewableRing, call: str) -> None:
@@ -230,7 +269,7 @@ def _packs(variables: Iterable[Any]) -> Iterator[list[Piece]]:
 
 
 def _pieces(variable: Any) -> Iterator[Piece]:
-    value = _value(variable)
+    value = value_of(variable)
     if value.nbytes <= PACK_BYTES or not value.ndim:
         yield variable, None
         return
@@ -249,27 +288,14 @@ def _assign(pack: Iterable[Piece], content: bytes) -> None:
         if rows is None:
             variable.assign(given)
         else:
-            for copy in tensorflow_names.copies_of(_held(variable)):
+            for copy in tensorflow_names.copies_of(held(variable)):
                 copy[rows].assign(given)
         begin += size
 
 
 def _rows(variable: Any, rows: slice | None) -> np.ndarray:
-    value = _value(variable)
+    value = value_of(variable)
     return value if rows is None else value[rows]
-
-
-def _value(variable: Any) -> np.ndarray:
-    """Return a variable's value without a copy."""
-    value = _held(variable)
-    if isinstance(value, tf.Variable):
-        value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
-    return np.asarray(value)
-
-
-def _held(variable: Any) -> Any:
-    """Return TensorFlow's variable, which may be the value of one of Keras's."""
-    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def _bytes(value: np.ndarray) -> memoryview:

@@ -18,11 +18,13 @@ class OfModel:
         has_automatic_jit: whether Keras decides on XLA (`jit_compile="auto"`). Then it is used on
             one device only.
         is_alike: whether the workers were given the same values for a user's own loop.
+        was_alike: whether the workers had the same values at any moment until now.
         functions: functions by name, each with the `id`s of the variables that it computes with.
     """
 
     has_automatic_jit: bool = False
     is_alike: bool = False
+    was_alike: bool = False
     functions: dict[str, tuple[list[int], Callable[[], Any]]] = field(default_factory=dict)
 
     def function(

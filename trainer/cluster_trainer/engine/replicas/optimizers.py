@@ -37,7 +37,7 @@ SCALES_LOSS = Problem(
     APART,
     "above 1, with a LossScaleOptimizer",
     "1, or layers of float32 or bfloat16",
-    "Each worker would come to a scale of its own, and skip other steps than the others.",
+    "Each worker would arrive at a different scale, and skip different steps.",
 )
 OVERWRITES = Problem(
     APART,

@@ -33,7 +33,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 
 SUMS_IN_BRANCHES = Problem(
     "a step",
-    "gradients that are applied only if the batch says so, as in `tf.cond(loss > 1, …)`",
+    "gradients that are applied under a condition on the batch, as in `tf.cond(loss > 1, …)`",
     "gradients that are applied in each step, on several workers",
     "each worker would decide by its own share. Multiply the gradients by 0 or 1 instead, or use "
     "a condition that is the same on all workers, such as a count of steps",
@@ -43,7 +43,7 @@ DIFFERENT_COUNTS = Problem(
     "TRAINER_SYNC_EVERY",
     "above 1, with whole numbers that depend on a worker's share of the batch",
     "1",
-    "Something counts what is in the batches, such as words. Whole numbers have no mean.",
+    "The step counts parts of the batches, such as words. Whole numbers cannot be averaged.",
 )
 log = logging.getLogger("trainer")
 

@@ -21,7 +21,7 @@ NO_MEAN = Problem(
     "TRAINER_SYNC_EVERY",
     "above 1, with a queue of examples that a step assigns",
     "1",
-    "Each worker would have a queue of its own, and their mean is no queue.",
+    "Each worker would have its own queue, and queues cannot be averaged.",
 )
 MARK = "_cluster_trainer_is_queue"
 _assign = tensorflow_names.ASSIGN.own

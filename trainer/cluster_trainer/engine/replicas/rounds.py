@@ -1,12 +1,12 @@
-"""Rounds: steps that each worker of a ring takes by itself, and the means that end them.
+"""Rounds: each worker of a ring takes steps by itself, and then the workers average.
 
-With TRAINER_SYNC_EVERY above 1 an optimizer gets the gradients of the worker's own share. After so
-many steps, and at the end of each call of TensorFlow, everything with a fraction that the steps
-have assigned becomes its mean over the workers: weights, optimizers' slots, statistics, and what a
-step of the script's own assigns. Metrics are left out: they are summed, as ever. So between two
-calls all workers hold the same, and whatever looks at a model then, or saves it, need not know of
-rounds. Calls have whole rounds, but for an epoch's last one (epoch_iterator.py): the rounds do not
-depend on how long calls are.
+With TRAINER_SYNC_EVERY above 1, an optimizer gets the gradients of the worker's own share. After a
+round, and at the end of each call into TensorFlow, all floating-point variables that the steps have
+assigned are averaged over the workers: weights, optimizer slots, statistics, and variables that the
+script's own step assigns. Metrics are not averaged, because they are summed as usual. So between
+two calls all workers hold the same values, and code that reads or saves a model then need not know
+about rounds. Calls have whole rounds, except the last one of an epoch (epoch_iterator.py), so the
+rounds do not depend on the length of calls.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ WHAT = "training (the end of a round)"
 NAME = "TRAINER_SYNC_EVERY"
 SOME_APPLY = Problem(
     NAME,
-    "above 1 or auto, with a step that applies gradients only if the batch says so",
+    "above 1 or auto, with a step that applies gradients under a condition on the batch",
     "1, or gradients that are applied in each step",
     "Each worker would decide by its share, and count other steps than the others. Multiply the "
     "gradients by 0 or 1 instead.",
@@ -50,7 +50,7 @@ SEVERAL_DEVICES = Problem(
 
 
 def steps_of_round(strategy: tf.distribute.Strategy) -> int:
-    """Return how many steps a worker takes by itself; 1: gradients are summed in each step.
+    """Return the steps that a worker takes by itself; 1: gradients are summed in each step.
 
     Raises:
         ConfigurationError: a worker has several replicas.
@@ -64,7 +64,7 @@ def steps_of_round(strategy: tf.distribute.Strategy) -> int:
 
 
 def refuse_own_loop() -> None:
-    """Refuse to train on a batch that somebody gives, whose round nobody ends.
+    """Refuse to train on single batches, because it is not known when their round ends.
 
     Raises:
         ConfigurationError: always.
@@ -73,10 +73,10 @@ def refuse_own_loop() -> None:
 
 
 class Place(NamedTuple):
-    """Where in a round a call of TensorFlow begins, and how it ends.
+    """The place in a round at which a call into TensorFlow begins, and how the call ends.
 
     Attributes:
-        since: int32 [], how many steps of the round are done.
+        since: int32 [], the steps of the round that are done.
         ends: bool [], whether the last round ends with the call, whole or not.
     """
 
@@ -88,9 +88,9 @@ class Rounds:
     """The rounds of a model's training steps.
 
     Args:
-        model: compiled.
-        steps: of a round; 1: there are none, and nothing here does anything.
-        waits: counts for how long the workers wait for each other.
+        model: the compiled model.
+        steps: the steps of a round; 1: there are no rounds, and all methods are no-ops.
+        waits: counts the time for which the workers wait for each other.
     """
 
     def __init__(self, model: keras.Model, steps: int, waits: Waits) -> None:
@@ -102,43 +102,43 @@ class Rounds:
 
     @property
     def steps(self) -> int:
-        """How many steps a round has."""
+        """The number of steps of a round."""
         return self._steps
 
     @property
     def are_wanted(self) -> bool:
-        """Whether there are any."""
+        """Whether there are rounds."""
         return self._steps > 1
 
     def place(self, since: int = 0, *, ends: bool = True) -> Place | None:
-        """Return what a call of TensorFlow is told; None where there are no rounds."""
+        """Return the state for a call into TensorFlow; None if there are no rounds."""
         return Place(tf.constant(since), tf.constant(ends)) if self.are_wanted else None
 
     @property
     def rounds_changes(self) -> bool:
-        """Whether what is averaged is sent as rounded changes; see changes.py."""
+        """Whether averages are sent as rounded changes; see changes.py."""
         return self._changes is not None
 
     def begin(self) -> None:
-        """Begin a round at the start of a call of TensorFlow, whose steps are traced."""
+        """Begin a round at the start of a call into TensorFlow whose steps are traced."""
         if self._changes:
             self._changes.begin()
 
     def note(self, part: step_context.Share, batch: Any) -> None:
-        """Note what a step has assigned that was just traced, or done.
+        """Record the assignments of a step that was just traced, or run.
 
         Args:
-            part: what is known of the worker's share.
+            part: information about the worker's share.
             batch: the share that the step was given.
 
         Raises:
-            ConfigurationError: the step cannot be taken by each worker by itself.
+            ConfigurationError: a worker cannot take the step by itself.
         """
         if not self.are_wanted:
             return
         state = self._state(part)
         assigned = [*state.values()]
-        if not tf.executing_eagerly():  # else nobody knows what it has assigned
+        if not tf.executing_eagerly():  # otherwise its assignments are unknown
             writes = Writes(batch, assigned, part)
             assigned = writes.written
             if writes.decided_by_share():
@@ -152,7 +152,7 @@ class Rounds:
         self._counters += statistics.whole_numbers(self._model)
 
     def after_step(self, place: Place | None, done: tf.Tensor) -> None:
-        """End a round after its last step; `done` (int32 []) are those of the call."""
+        """End a round after its last step; `done` (int32 []) counts the steps of the call."""
         if place is not None:
             tf.cond((place.since + done) % self._steps == 0, self._average, _nothing)
 
@@ -163,17 +163,17 @@ class Rounds:
             tf.cond(place.ends & is_within, self._average, _nothing)
 
     def after_eager_step(self, done: int) -> None:
-        """Do what `after_step` does where steps run eagerly."""
+        """Do the same as `after_step`, for steps that run eagerly."""
         if self.are_wanted and done % self._steps == 0:
             self._average_eagerly()
 
     def after_eager_call(self, done: int) -> None:
-        """Do what `after_call` does where steps run eagerly."""
+        """Do the same as `after_call`, for steps that run eagerly."""
         if self.are_wanted and done % self._steps:
             self._average_eagerly()
 
     def _state(self, part: step_context.Share) -> dict[int, Any]:
-        """Return what a step may assign of the model and its optimizers, but metrics, by `id`."""
+        """Return the variables, by `id`, that a step may assign, without metrics."""
         optimizers = part.optimizers.values()
         own = [*self._model.variables, *statistics.of_replica(self._model)]
         own += [variable for optimizer in optimizers for variable in optimizer.variables]
@@ -195,11 +195,10 @@ class Rounds:
         return _nothing()
 
     def _average_eagerly(self) -> None:
-        """Average, and refuse what a trace would have told beforehand.
+        """Average, and refuse what a trace would have shown earlier.
 
         Raises:
-            ConfigurationError: some workers have counted other steps, or something else, than the
-                others.
+            ConfigurationError: workers have counted different steps, or other whole numbers differ.
         """
         self._average()
         counts = [tf.cast(step_context.own(one), tf.int64) for one in self._counters]

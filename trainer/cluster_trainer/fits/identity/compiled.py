@@ -10,7 +10,13 @@ import keras
 import numpy as np
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
-from cluster_trainer.checkpoints.resume import CALLBACKS, LAYERS, LAYERS_NUMBERS, NUMBERS
+from cluster_trainer.checkpoints.resume import (
+    CALLBACKS,
+    LAYERS,
+    LAYERS_NUMBERS,
+    NUMBERS,
+    SHUFFLE,
+)
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_parts
 from cluster_trainer.private import keras_names
 
@@ -58,6 +64,7 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
     ]
     named = zip(TRAINING, told, strict=True)
     found = {name: value for name, value in named if value is not None}
+    found[SHUFFLE] = bool(arguments.get(SHUFFLE, True))
     found[CALLBACKS] = of_callbacks(arguments.get("callbacks"))
     found[NUMBERS] = of_parts([getattr(model, "loss", None), *map(compiled.get, METRICS)])
     found[LAYERS_NUMBERS] = of_parts([*_code_of(model)])

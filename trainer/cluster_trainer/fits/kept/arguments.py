@@ -21,7 +21,30 @@ from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.status_file import status_file
 
+LENGTH = (
+    *("epochs", "initial_epoch", "validation_split", "validation_freq", "validation_steps"),
+    "validation_batch_size",
+)
+"""The arguments of `fit` that decide when it ends, and when and on how much it validates."""
 log = logging.getLogger("trainer")
+
+
+def length_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return how long a fit trains, and how it validates, which may change when it resumes.
+
+    Args:
+        model: the model to train.
+        arguments: the arguments that were given to `fit`.
+
+    Returns:
+        name -> value.
+    """
+    found = {name: str(arguments[name]) for name in LENGTH if arguments.get(name) is not None}
+    validates = arguments.get("validation_data") is not None
+    return found | {
+        "validation_data": "given" if validates else "not given",
+        "steps_per_execution": str(model.steps_per_execution),
+    }
 
 
 def own_callbacks(

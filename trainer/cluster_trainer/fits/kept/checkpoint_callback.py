@@ -18,7 +18,8 @@ slowest one.
 5. Keras calls `on_epoch_end` of the image's own: `ClusterTrainerRecords`, `ProgressDisplay`,
    `ProgressReport`. They exchange nothing.
 6. Keras calls `CheckpointCallback.on_epoch_end`. If a callback of one worker has stopped the fit,
-   an exchange stops it on all workers. Then `_average` averages statistics. In `_is_room` the
+   an exchange stops it on all workers. Then `_average` averages statistics, and `alike.keep`
+   compares the workers' values, which a callback of one worker may have changed. In `_is_room` the
    workers exchange whether one of them is still writing, or would lose too much time. If not, all
    of them call `_save`.
 7. `_save` shares ModelCheckpoint's files and gathers the state that Keras does not list
@@ -270,6 +271,8 @@ class CheckpointCallback(keras.callbacks.Callback):
                 MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
         self._found = None
         self._move(self.place.stage, epoch=epoch)
+        # A callback may have set it for this epoch.
+        alike.keep(self.model, statistics.rates(self.model), f"before epoch {epoch + 1}")
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._warn_of_other_layers()
@@ -283,6 +286,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
         is_last = is_stopped or epoch + 1 == self.params.get("epochs")
         self._average()
+        alike.keep(self.model, self.variables(), f"after epoch {epoch + 1}")
         if self._is_room(at_an_end=True):
             self._save(another_follows=is_last)
 
@@ -291,6 +295,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._coordinator.rounds.end()
         self._move(Stage.ALL)
         if self._has_weights:
+            alike.keep(self.model, self.variables(), "after the last epoch's callbacks")
             self._save()
         self._saver.wait()
 

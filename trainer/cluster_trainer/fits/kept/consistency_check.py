@@ -13,19 +13,22 @@ from hashlib import sha256
 import keras
 import tensorflow as tf
 
-from cluster_trainer import script_text
+from cluster_trainer import library_settings, script_text
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.checkpoints.resume import (
+    CALLBACKS,
+    DATA_NUMBERS,
     LAYERS,
     LAYERS_NUMBERS,
     NUMBERS,
     OF_A_WORKER,
+    SHUFFLE,
     refuse_other_run,
 )
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine.data.pipelines import ROWS
+from cluster_trainer.engine.data import pipelines
 from cluster_trainer.engine.facts import Facts, differing, of_all, told
 from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
@@ -39,6 +42,9 @@ log = logging.getLogger("trainer")
 SETTINGS = "fit (settings and data)"
 THE_SAME = "the same on all workers"
 THE_SAME_DATA = "Every worker loads all examples in the same order, and uses its own slices."
+OF_DATA = ("SHA-256", "the arrays", "the batch size", "batches of a pass")
+"""How the names of facts about the data begin; all others are about the call and the model."""
+THE_SAME_CALL = "Every worker compiles the same model, and calls `fit` with the same arguments."
 
 
 def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:
@@ -117,8 +123,9 @@ def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[
     problems = []
     for name, values in differing(everyone).items():
         listed = f"{told(names, values)}."
-        advice = listed if name.startswith(PREFIX) else f"{listed} {THE_SAME_DATA}"
-        problems.append(Problem(name, values[me], THE_SAME, advice))
+        if not name.startswith(PREFIX):
+            listed = f"{listed} {THE_SAME_DATA if name.startswith(OF_DATA) else THE_SAME_CALL}"
+        problems.append(Problem(name, values[me], THE_SAME, listed))
     return problems
 
 
@@ -129,6 +136,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     start: Start,
     described: Mapping[str, str],
     names: Sequence[str],
+    asked: Mapping[str, str],
 ) -> None:
     """Refuse workers that differ, and a checkpoint of another fit; all workers call this.
 
@@ -139,6 +147,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         start: the beginning of the fit, with its checkpoint.
         described: all facts about the fit and its data that must be unchanged: name -> value.
         names: the names of the existing variables.
+        asked: arguments that only workers compare: name -> value.
 
     Raises:
         ConfigurationError: facts differ; it names all differences.
@@ -148,6 +157,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     digest = sha256("\n".join([*names, *forms]).encode()).hexdigest()[:12]
     facts = {
         **{name: value for name, value in described.items() if name not in OF_A_WORKER},
+        **asked,
         "the variables": f"{len(names)}, {digest}",
         variable_of("wire"): group.gradients_wire() or "float32",
         variable_of("sync_every"): _rounds(),
@@ -155,14 +165,15 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     }
     refuse_differing(workers, options.job.task, facts)
     own = {name: described.get(name, "") for name in OF_A_WORKER}
-    everyone = of_all(workers, {**own, **script_text.code()}, SETTINGS)
+    everyone = of_all(workers, {**own, **script_text.code(library_settings.found())}, SETTINGS)
     differing_now = differing(everyone)
     _say_unlike(everyone, [options.job.task.name_of(place) for place in workers.members])
     if start.found:
         left_out = set() if options.compares_layers else {LAYERS, LAYERS_NUMBERS}
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
-        left_out |= {*OF_A_WORKER, ROWS} - start.found.checkpoint.settings.keys()
+        left_out |= {*OF_A_WORKER, pipelines.ROWS, SHUFFLE} - start.found.checkpoint.settings.keys()
+        left_out |= {DATA_NUMBERS}  # a script may draw them anew at each start
         left_out |= {*differing_now}  # the checkpoint has the values of one worker
         if not start.place.step:  # no step was taken, in rounds of whatever length
             left_out |= {variable_of("sync_every")}
@@ -170,12 +181,14 @@ def refuse_others(  # noqa: PLR0913, PLR0917
 
 
 def _say_unlike(everyone: Sequence[Facts], names: Sequence[str]) -> None:
-    """Warn that workers train with different code or numbers, such as their own index."""
+    """Warn that workers train with different code, callbacks or numbers, such as their index."""
     script_text.say_differences(everyone, names)
     found = differing(everyone)
-    for what in (NUMBERS, LAYERS_NUMBERS):
+    for what in (NUMBERS, LAYERS_NUMBERS, DATA_NUMBERS):
         if what in found:
             _warn_of_numbers(what, told(names, found[what]))
+    if CALLBACKS in found:
+        _warn_of_callbacks(told(names, found[CALLBACKS]))
 
 
 @cache
@@ -184,4 +197,14 @@ def _warn_of_numbers(what: str, values: str) -> None:
         "%s differ between workers: %s. All train one model together: each gives its share of the "
         "gradients by its own numbers",
         *(what, values),
+    )
+
+
+@cache
+def _warn_of_callbacks(values: str) -> None:
+    log.warning(
+        "the callbacks that steer the fit differ between workers: %s. A fit ends on all workers "
+        "as soon as one of them stops it. A learning rate or weights that a callback changes on "
+        "some workers only are replaced by the first worker's. Give all workers the same callbacks",
+        values,
     )

@@ -73,6 +73,8 @@ class Coordinator:
         seed: the seed of the examples' order.
         run_number: the number that identifies this run's checkpoints; the same on all workers.
         rounds: chooses how many steps each worker takes by itself.
+        asked: arguments that workers need alike, but that may change when a fit resumes: name ->
+            value.
     """
 
     options: FitOptions
@@ -87,6 +89,7 @@ class Coordinator:
     seed: int
     run_number: int
     rounds: RoundChoice
+    asked: Mapping[str, str]
 
     @property
     def cuts(self) -> Sequence[int]:
@@ -106,7 +109,7 @@ class Coordinator:
         options, start = self.options, self.start
         if start.every and options.name:
             self._look_at_ended_fits()
-        refuse_others(options, self.model, self.workers, start, described, names)
+        refuse_others(options, self.model, self.workers, start, described, names, self.asked)
         if start.found:
             has_ended = start.place.stage == Stage.ALL
             (options.had_ended if has_ended else options.goes_on)()

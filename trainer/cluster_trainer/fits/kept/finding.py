@@ -94,6 +94,6 @@ def _say(found: Found, prefix: str) -> None:
 
 def _refuse_beginning(config: TrainerConfig) -> None:
     """Refuse to begin at step 0 if that is not allowed."""
-    accepted = "auto or never, since no worker holds a whole checkpoint"
+    accepted = "auto or never, because no worker has a complete checkpoint"
     advice = f"Is {config.run_dir} the run's own directory, mounted on every worker?"
     raise ConfigurationError([Problem(shown_name("resume"), "must", accepted, advice)])

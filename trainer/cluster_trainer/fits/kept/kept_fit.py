@@ -30,7 +30,12 @@ from cluster_trainer.engine.running import Running, Watched, flat, prepares
 from cluster_trainer.engine.steps import waits_of
 from cluster_trainer.engine.waits import INPUT, SUMS
 from cluster_trainer.fits.input_watch import InputWatch
-from cluster_trainer.fits.kept.arguments import arrange, own_callbacks, telling_callbacks
+from cluster_trainer.fits.kept.arguments import (
+    arrange,
+    length_described,
+    own_callbacks,
+    telling_callbacks,
+)
 from cluster_trainer.fits.kept.checkpoint_callback import CheckpointCallback
 from cluster_trainer.fits.kept.consistency_check import refuse_rounds, refuse_wire
 from cluster_trainer.fits.kept.coordinator import Coordinator, Saved
@@ -319,6 +324,7 @@ class KeptFit:
             seed=seed,
             run_number=self._number_of_run(start),
             rounds=self._rounds,
+            asked=length_described(self._model, arguments),
         )
         records = self._made_records(start)
         kept, first = [*callbacks, *records], int(arguments.get("initial_epoch", 0))

@@ -1,9 +1,8 @@
-"""TRAINER_SYNC_EVERY=auto: the first seconds of a program's first fit choose the length of rounds.
+"""TRAINER_SYNC_EVERY=auto: chooses the length of rounds in the first seconds of the first fit.
 
-Until then gradients are summed in each step, and no checkpoint is saved but the one of step 0. From
-there the fit begins again if weights are to be averaged, so that it computes the same bits as one
-whose TRAINER_SYNC_EVERY is the chosen number. Checkpoints have that number, and whoever resumes
-keeps it.
+Until then, gradients are summed in each step, and only the checkpoint of step 0 is saved. If rounds
+have several steps, the fit begins again from there. So it computes the same bits as a fit whose
+TRAINER_SYNC_EVERY is the chosen number. Checkpoints have that number, and a resumed fit keeps it.
 """
 
 import logging
@@ -27,12 +26,12 @@ log = logging.getLogger("trainer")
 
 
 class RoundChoice:
-    """Measures a fit's first steps, and chooses from them.
+    """Measures a fit's first steps, and chooses the length of rounds from them.
 
     Args:
-        workers: this one and the others.
-        ratio: returns how much more a worker sends for an average than for a sum of gradients.
-        is_measuring: whether it is still to be chosen, in this fit.
+        workers: all workers.
+        ratio: returns the traffic of an average, divided by that of a sum of gradients.
+        is_measuring: whether this fit still has to choose.
     """
 
     def __init__(self, workers: Workers, ratio: Callable[[], float], *, is_measuring: bool) -> None:
@@ -42,11 +41,11 @@ class RoundChoice:
         self._seconds = self._sums = 0.0
 
     def note(self, seconds: float, sums: float) -> None:
-        """Note what the workers have told each other about the calls since the last time.
+        """Record the durations that the workers have exchanged since the last time.
 
         Args:
-            seconds: how long they took on the slowest worker.
-            sums: for how long the worker that waited least waited for sums.
+            seconds: the duration of the calls on the slowest worker.
+            sums: the time for which the worker that waited least waited for sums.
         """
         self._is_told = True
         if self._first is not None:  # the first call waits for compilation
@@ -54,7 +53,7 @@ class RoundChoice:
             self._sums += sums
 
     def after_call(self, step: int) -> None:
-        """Choose once enough was measured; all workers call it, after the same steps.
+        """Choose once enough was measured; all workers call this after the same steps.
 
         Raises:
             RoundsChosenError: the fit has to begin again.
@@ -68,7 +67,7 @@ class RoundChoice:
             self._choose(step - self._first)
 
     def end(self) -> None:
-        """Note that the fit is over: what was not chosen stays 1, in later fits, too."""
+        """Record the end of the fit. If nothing was chosen, later fits sum in each step, too."""
         if not self.is_measuring:
             return
         self.is_measuring = False
@@ -93,9 +92,9 @@ class RoundChoice:
 
 
 def adopt(workers: Workers, start: Start) -> None:
-    """Take what was chosen before: by the run of the checkpoint, or by the workers that survived.
+    """Adopt an earlier choice: that of the checkpoint's run, or that of surviving workers.
 
-    All workers call it, if TRAINER_SYNC_EVERY is `auto`.
+    All workers call this if TRAINER_SYNC_EVERY is `auto`.
     """
     mine = 0 if group.are_rounds_open() else group.steps_of_round()
     every = max(workers.gather(mine, CHOSEN))

@@ -103,7 +103,7 @@ def _difference(weights: np.ndarray, reference: str) -> float:
 
 def _read() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--result", required=True, help="the file for what was found")
+    parser.add_argument("--result", required=True, help="the file for the results")
     parser.add_argument("--weights", required=True, help="the file for the weights")
     parser.add_argument("--reference", default="", help="a file of weights to compare with")
     parser.add_argument("--strategy", default="", help="multiworker; none without it")

@@ -56,7 +56,9 @@ class DatasetSource(WholeBatchSource):
     def described(self) -> dict[str, str]:
         """A digest of some rows that the pipeline was made of."""
         is_users = isinstance(self._adapter, keras_names.TFDatasetAdapter)
-        return pipelines.of_rows(self._dataset) if is_users else {}
+        if not is_users:
+            return {}
+        return pipelines.of_rows(self._dataset) | pipelines.of_numbers(self._dataset)
 
     def found(self) -> dict[str, str]:
         """Return facts about the pipeline's seeds and rows, or digests of a generator's batches."""
