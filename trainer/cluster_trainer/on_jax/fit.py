@@ -34,7 +34,8 @@ from cluster_trainer.on_jax.comparison import (
     steering,
     weights_of,
 )
-from cluster_trainer.on_jax.keeping import Fit, fit_folder
+from cluster_trainer.on_jax.keeping import fit_folder
+from cluster_trainer.on_jax.one_fit import Fit
 from cluster_trainer.on_jax.script import Script, begun
 from cluster_trainer.on_jax.step import Steps
 from cluster_trainer.problems import (

@@ -1,11 +1,10 @@
 """Checkpoints of a fit on JAX, in the same files as those of TensorFlow's engine."""
 
-import json
 import logging
 import time
 import zlib
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,13 @@ from cluster_trainer.checkpoints.checkpoint import (
     RUN,
     UNKNOWN_RUN,
     Checkpoint,
-    Place,
     Stage,
     uncounted,
 )
-from cluster_trainer.checkpoints.resume import Found, refuse_other_run
-from cluster_trainer.checkpoints.saver import Saver
-from cluster_trainer.fits.shared.files import ChiefsFiles
+from cluster_trainer.checkpoints.resume import refuse_other_run
 from cluster_trainer.on_jax import random_state
 from cluster_trainer.on_jax.agreement import DIFFERENT
-from cluster_trainer.on_jax.batches import GlobalBatches
-from cluster_trainer.on_jax.cluster import JaxWorkers
-from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.on_jax.one_fit import Fit
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import (
     ConfigurationError,
@@ -38,7 +32,6 @@ from cluster_trainer.problems import (
     Problem,
     StopRequestedError,
 )
-from cluster_trainer.process.stop import StopRequest
 
 STOP, VALUES = "the end of an epoch", "the values at the end of an epoch"
 OTHER_DATA = (
@@ -47,66 +40,6 @@ OTHER_DATA = (
     "another TRAINER_RUN_DIR."
 )
 log = logging.getLogger("trainer")
-
-
-class LogsOfChief(keras.callbacks.Callback):
-    """The first callback of a fit: the others decide by the chief's numbers, on all workers."""
-
-    def __init__(self, workers: JaxWorkers) -> None:
-        super().__init__()
-        self._workers = workers
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Take the chief's numbers: processors of another kind round differently."""
-        if not logs or self._workers.count == 1:
-            return
-        mine = json.dumps({name: np.asarray(one).tolist() for name, one in logs.items()})
-        chiefs = self._workers.exchange(mine, f"the numbers of epoch {epoch + 1}")[0]
-        if chiefs != mine:
-            logs.update(json.loads(chiefs))
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What is made for one fit.
-
-    Attributes:
-        workers: this one and the others.
-        saver: writes its checkpoints.
-        every: the steps between two; 0: none are kept.
-        found: the newest of an earlier start; None: this one is the first.
-        described: what must be unchanged when the fit resumes, name -> value.
-        first: the epoch to begin with, where there is no checkpoint.
-        steps: trains.
-        batches: are trained.
-        programs: digests of the compiled steps, of this start and earlier ones.
-        stop: whether this worker was asked to stop.
-        files: those that the chief's callbacks write; None: this worker is alone.
-    """
-
-    workers: JaxWorkers
-    saver: Saver
-    every: int
-    found: Found | None
-    described: Mapping[str, str]
-    first: int
-    steps: Steps
-    batches: GlobalBatches
-    programs: MutableMapping[str, str]
-    stop: StopRequest
-    files: ChiefsFiles | None
-
-    @property
-    def place(self) -> Place:
-        """Where it begins."""
-        return (
-            self.found.checkpoint.place if self.found else Place(epoch=self.first, first=self.first)
-        )
-
-    @property
-    def had_ended(self) -> bool:
-        """Whether an earlier start has come to the fit's end."""
-        return self.place.stage == Stage.ALL
 
 
 class Keeping(keras.callbacks.Callback):
