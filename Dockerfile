@@ -1,8 +1,10 @@
 # One image for one device, several GPUs or many machines. GPU by default; --build-arg ACCELERATOR=cpu for CPU.
+# KERAS_BACKEND=jax, with ACCELERATOR=jax-cpu or jax-gpu, puts Keras on JAX, without TensorFlow.
 # --build-arg WITH_R=1 adds R. scripts/build.sh sets all build arguments. There is no `# syntax=` line and no heredoc, so
 # that the frontend of a 20.10 daemon is enough, without a registry.
 ARG BASE_IMAGE=debian:bookworm-20260713-slim@sha256:7b140f374b289a7c2befc338f42ebe6441b7ea838a042bbd5acbfca6ec875818
 ARG WITH_R=0
+ARG KERAS_BACKEND=tensorflow
 
 # ---- base: the operating system's part of the image ----
 FROM ${BASE_IMAGE} AS base
@@ -67,7 +69,7 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
     sed -e 's/ *#.*//' -e '/^$/d' /media/trim.txt | while read -r pattern; do \
         find "$packages" -path "$packages/$pattern" -prune -exec rm -rf {} +; \
     done; \
-    find "$packages/tensorflow" -name '*.so*' -size +1M -exec \
+    [ ! -d "$packages/tensorflow" ] || find "$packages/tensorflow" -name '*.so*' -size +1M -exec \
         env LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" /mnt/usr/bin/strip --strip-unneeded {} +; \
     PATH="$PATH:/mnt/usr/bin" LD_LIBRARY_PATH="$(echo /mnt/usr/lib/*-linux-gnu)" \
         /media/apply-patches.sh /media/patches "$packages"; \
@@ -79,7 +81,7 @@ RUN --mount=type=bind,from=installer,target=/mnt --mount=type=bind,from=locks,ta
     /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib
 
 # ---- prepared: the embedded data set and the names that TFDS knows; the tools are not part of the image ----
-FROM runtime AS prepared
+FROM runtime AS prepared-tensorflow
 COPY requirements/digits.txt /locks/
 RUN --mount=type=bind,from=installer,target=/mnt --mount=type=cache,target=/srv \
     --mount=type=secret,id=ca,target=/srv/ca.pem --mount=type=secret,id=pip_conf,target=/srv/pip.conf \
@@ -94,6 +96,14 @@ RUN export PYTHONPATH=/scikit-learn TF_CPP_MIN_LOG_LEVEL=2 CUDA_VISIBLE_DEVICES=
         > /prepared/tfds-names.txt; \
     rm -r /prepared/data/downloads; \
     chmod -R a+rX /prepared
+
+# JAX's image has neither TensorFlow Datasets nor the trainer program, whose data these are.
+FROM runtime AS prepared-jax
+RUN mkdir /prepared
+
+# DL3006: a stage has no tag.
+# hadolint ignore=DL3006
+FROM prepared-${KERAS_BACKEND} AS prepared
 
 # ---- pip: for your requirements.txt, in a folder that is neither on sys.path nor on PATH ----
 FROM runtime AS pip
@@ -147,10 +157,18 @@ RUN --mount=type=tmpfs,target=/var/lib/apt/lists --mount=type=tmpfs,target=/var/
 ENV RETICULATE_PYTHON=/opt/venv/bin/python \
     LANG=C.UTF-8
 
-# ---- the image ----
+# ---- backend-tensorflow, backend-jax: what KERAS_BACKEND chooses from ----
 # DL3006: a stage has no tag.
 # hadolint ignore=DL3006
-FROM with-r-${WITH_R} AS final
+FROM with-r-${WITH_R} AS backend-tensorflow
+
+FROM runtime AS backend-jax
+LABEL cluster-trainer.keras-backend="jax"
+ENV KERAS_BACKEND=jax
+
+# ---- the image ----
+# hadolint ignore=DL3006
+FROM backend-${KERAS_BACKEND} AS final
 COPY --from=prepared /prepared /opt/cluster-trainer
 COPY --from=source /opt/cluster-trainer /opt/cluster-trainer
 COPY --from=pip /opt/pip /opt/pip

@@ -1,7 +1,7 @@
 # `make` alone lists the targets.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r image up up-local attach fetch replace stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak mutants reference lint bench tutorial-table lock sbom push clean
+.PHONY: help known engine build build-cpu build-gpu build-cpu-r build-gpu-r build-jax build-jax-gpu image up up-local attach fetch replace stop resume down logs ps status data data-sample tensorboard report test unit inside keras-tests chaos soak mutants reference lint bench tutorial-table lock sbom push clean
 
 export IMAGE ?= $(or $(shell sed -n "s/^[[:blank:]]*\(export[[:blank:]]*\)*IMAGE[[:blank:]]*=[[:blank:]]*[\"']*\([^\"' ]*\).*/\2/p" .env 2>/dev/null | tail -n 1),cluster-trainer:cpu)
 CLUSTER := $(or $(PYTHON),python3) compose/cluster.py
@@ -39,6 +39,12 @@ build-cpu-r: engine ## Build cluster-trainer:cpu-r, the same image with R
 
 build-gpu-r: engine ## Build cluster-trainer:gpu-r
 	@scripts/build.sh gpu-r
+
+build-jax: engine ## Build cluster-trainer:jax-cpu, the same image with Keras on JAX instead of TensorFlow
+	@scripts/build.sh jax-cpu
+
+build-jax-gpu: engine ## Build cluster-trainer:jax-gpu, the same for GPUs (never run on one)
+	@scripts/build.sh jax-gpu
 
 # Your own image is used as it is. If everything is in the cache, a build takes 0.3 s.
 image: engine

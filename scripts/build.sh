@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r (-r: with R). Tags it cluster-trainer:cpu and
+# Builds the image: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu (-r: with R; jax-: Keras on JAX). Tags it cluster-trainer:cpu and
 # cluster-trainer:VERSION-cpu, or accordingly.
 #   build.sh pictures   fetches the pictures of `make data-sample` to .build/pictures
 #   build.sh report     fetches the packages of `make report` to .build/report
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|pictures|report|torch}
+readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu|pictures|report|torch}
 readonly ACCELERATOR=${VARIANT%-r}
 readonly LOG=.build/build-$VARIANT.log
 NAME=cluster-trainer:$VARIANT
@@ -19,6 +19,8 @@ with_r=0
 files= # the target folder of a build that makes no image
 case $VARIANT in pictures | report) files=.build/$VARIANT ;; esac
 [ "$VARIANT" = "$ACCELERATOR" ] || with_r=1
+backend=tensorflow
+case $VARIANT in jax-*) backend=jax ;; esac
 
 first_file() {
     local file
@@ -56,9 +58,10 @@ if [ -n "$files" ]; then
 elif [ "$VARIANT" = torch ]; then
     command+=(--load --file benchmarks/torch/Dockerfile --build-arg "TORCH_INDEX=${TORCH_INDEX:-}" --tag "$NAME")
 else
-    command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r"
+    command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r" --build-arg "KERAS_BACKEND=$backend"
         --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
         --tag "cluster-trainer:$VARIANT" --tag "cluster-trainer:$version-$VARIANT")
+    [ "$backend" = tensorflow ] || command+=(--label "cluster-trainer.accelerators=${ACCELERATOR#jax-}")
     while read -r label; do
         command+=(--label "$label")
     done < <(scripts/labels.sh "$base")

@@ -22,11 +22,12 @@ check() { # PLATFORM NAME
 
 check_all() { # also after a failure
     local code=0
-    for name in cpu digits pictures report installer; do
+    for name in cpu jax-cpu digits pictures report installer; do
         check x86_64 "$name" || code=1
         check aarch64 "$name" || code=1
     done
-    check x86_64 gpu || code=1 # there is no GPU image for aarch64
+    check x86_64 gpu || code=1
+    check x86_64 jax-gpu || code=1 # there is no GPU image for aarch64
     [[ $code != 0 ]] || echo "x86_64 has all packages of the images, and aarch64 all packages of the CPU image."
     return $code
 }
@@ -38,6 +39,9 @@ lock cpu "${dropped[@]}" --override overrides-cpu.in
 of_image=() # packages that the image has are not installed again
 while read -r package; do of_image+=(--no-emit-package "$package"); done < <(sed -n 's/^\([a-z0-9-]*\)==.*/\1/p' cpu.txt)
 lock gpu "${dropped[@]}" --constraint cpu.txt # the same versions in both images
+of_jax=(--override overrides.in --no-emit-package setuptools --no-emit-package wheel)
+lock jax-cpu "${of_jax[@]}"
+lock jax-gpu "${of_jax[@]}" --constraint jax-cpu.txt
 lock digits --no-emit-package numpy           # the image's own
 lock pictures --no-deps                       # only the files in them
 lock report "${of_image[@]}"

@@ -24,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("chaos")
     group.addoption("--chaos-table", metavar="FILE", help="write what was measured into this file")
     group.addoption("--report-picture", metavar="FILE", help="write a picture of a report there")
+    group.addoption("--jax-image", metavar="IMAGE", help="with Keras on JAX; unset: it is built")
     group.addoption("--soak-minutes", type=float, default=1, help="how long the soak kills workers")
 
 

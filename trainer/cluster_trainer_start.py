@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-TENSORFLOW = "tensorflow"
+TENSORFLOW, KERAS, BACKEND = "tensorflow", "keras", "KERAS_BACKEND"
 DEVICES = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
 TRAINER = "trainer.__main__"
-SLOW = (TENSORFLOW, "keras", "tf_keras")
+SLOW = (TENSORFLOW, KERAS, "tf_keras")
 """Packages that take seconds to import, and make hardly any garbage: their objects stay."""
 
 
@@ -33,6 +33,8 @@ def begin() -> None:
     imported, its number of threads is set.
     """
     sys.meta_path.insert(0, _Finder)
+    if os.environ.get(BACKEND) == "jax":
+        sys.excepthook = _refusing_tensorflow(sys.excepthook)
 
 
 class _Finder:
@@ -75,6 +77,10 @@ def _have_import_quietly(loader: Any) -> None:
             _set_devices()
         else:
             execute(module)
+        if module.__name__ == KERAS and os.environ.get(BACKEND) == "jax":
+            from cluster_trainer.on_jax.hook import install  # noqa: PLC0415  other processes need none
+
+            install()
 
     loader.exec_module = quietly
 
@@ -127,3 +133,17 @@ def _without_collection(execute: Callable[[ModuleType], None], module: ModuleTyp
         if is_early:
             gc.freeze()
         gc.enable()
+
+
+def _refusing_tensorflow(before: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an excepthook that ends a script with 78 if it needs TensorFlow and there is none."""
+
+    def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        before(kind, error, traceback)
+        name = str(getattr(error, "name", None))
+        if isinstance(error, ModuleNotFoundError) and name.startswith(TENSORFLOW):
+            from cluster_trainer.on_jax.no_tensorflow import refuse  # noqa: PLC0415  it ends here
+
+            refuse(name)
+
+    return tell

@@ -55,7 +55,8 @@ class Peers:
         environment |= {name: settings[name] for name in variables}
         options = {name: value for name, value in settings.items() if name not in variables}
         own = {"name": self.name(index), "network": self.network, "environment": environment}
-        own["mounts"] = as_mounts(self.bench.packages)
+        if "image" not in options:  # another image has other packages
+            own["mounts"] = as_mounts(self.bench.packages)
         self.started.append(self.bench.start(*command, **own, **options))
         return self.started[-1]
 

@@ -72,6 +72,7 @@ from keras.src.trainers.trainer import Trainer as _Trainer
 # The seed of `keras.utils.set_random_seed`.
 from keras.src.utils.rng_utils import get_random_seed
 
+from cluster_trainer.private.any_backend import SET_BY_KERAS, STATE_OF_CALLBACKS
 from cluster_trainer.private.replaceable import Replaceable
 
 # Classes whose methods are replaced, and with which a model's own methods are compared.
@@ -102,21 +103,6 @@ DIRECT_ASSIGN = Replaceable(_TensorFlowVariable, "_direct_assign")
 GET_DATA_ADAPTER = Replaceable(_data_adapters, "get_data_adapter")
 UPDATE_PROGBAR = Replaceable(keras.callbacks.ProgbarLogger, "_update_progbar")
 
-STATE_OF_CALLBACKS = {
-    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
-    keras.callbacks.ReduceLROnPlateau: ("wait", "best", "cooldown_counter"),
-    keras.callbacks.ModelCheckpoint: (
-        "best",
-        "_batches_seen_since_last_saving",
-        "_last_batch_seen",
-    ),
-    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch"),
-    keras.callbacks.SwapEMAWeights: ("_ema_weights_in_model",),
-    keras.callbacks.History: ("epoch", "history"),
-}
-"""The state that decides a callback's actions, which a checkpoint saves; some names are public."""
-SET_BY_KERAS = ("_model", "model", "params", "validation_data", "_current_epoch")
-"""The attributes that Keras sets on any callback, which are not a user's own state."""
 ITERATOR_OF_VALIDATION = "_eval_epoch_iterator"
 """The attribute of a model in which `fit` keeps the batches of its validations until its end."""
 IS_VALIDATION_OF_FIT = "_use_cached_eval_dataset"

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.state.grown import Grown, lists_of
-from cluster_trainer.private import keras_names
+from cluster_trainer.private import any_backend
 
 AN_ARRAY = "an array, number"
 GROWN, HISTORY = "lists that grow, as text", "history/"
@@ -109,7 +109,7 @@ def _state(callback: Any) -> Any:
 
 def kept_names(callback: Any) -> tuple[str, ...]:
     """Return the attributes that are saved for a callback of Keras's, or of a subclass."""
-    known = keras_names.STATE_OF_CALLBACKS
+    known = any_backend.STATE_OF_CALLBACKS
     return next((names for kind, names in known.items() if isinstance(callback, kind)), ())
 
 

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.files import write_whole
+
+if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
+    from cluster_trainer.collectives.workers import Workers
 
 VARIABLE = "END_MARKS"
 """The entrypoint's variable: a file that lists marks, one path per line. See
@@ -24,7 +27,7 @@ BEGINNING = "the first fit"
 log = logging.getLogger("trainer")
 
 
-def await_end(folder: Path, workers: Workers, environ: Mapping[str, str]) -> None:
+def await_end(folder: Path, workers: "Workers", environ: Mapping[str, str]) -> None:
     """Let the entrypoint mark the end, if the command ends with 0 and no other fit begins.
 
     Args:
@@ -44,7 +47,7 @@ def await_nothing(folder: Path) -> None:
         (folder / f"{FILE}{PENDING}").unlink(missing_ok=True)
 
 
-def mark(folder: Path, workers: Workers, environ: Mapping[str, str]) -> None:
+def mark(folder: Path, workers: "Workers", environ: Mapping[str, str]) -> None:
     """Mark the end at the exit of a script without an entrypoint; see `await_end`."""
     if not environ.get(VARIABLE):
         _write(folder / FILE, workers)
@@ -61,7 +64,7 @@ def _list(pending: Path, marks: Path) -> None:
         log.warning("the script's end could not be announced in %s: %s", marks, error)
 
 
-def _write(file: Path, workers: Workers) -> None:
+def _write(file: Path, workers: "Workers") -> None:
     try:
         write_whole(file, json.dumps(workers.members).encode(), durable=False)
     except OSError as error:
@@ -76,7 +79,7 @@ class Trace(IntEnum):
     ENDED = 2
 
 
-def has_ended(folder: Path, workers: Workers, *, is_new: bool) -> bool:
+def has_ended(folder: Path, workers: "Workers", *, is_new: bool) -> bool:
     """Tell whether the script has ended on all workers that were there; all workers call it.
 
     Any worker's mark names these workers (MIN_WORKERS). Workers that were missing do not count, and
@@ -101,7 +104,7 @@ def has_ended(folder: Path, workers: Workers, *, is_new: bool) -> bool:
     return not any(trace == Trace.BEGUN for place, trace in places if place in members)
 
 
-def forget(folder: Path, workers: Workers, *, keeps: bool) -> None:
+def forget(folder: Path, workers: "Workers", *, keeps: bool) -> None:
     """Remove the mark, once all workers have read theirs; all of them call it.
 
     If one is killed before that, all start over again.

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import keras
 
-from cluster_trainer.checkpoints.state import on_first_replica
-from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.identity import fit_matching
 from cluster_trainer.fits.identity.fit_matching import Call, Kept, choose
 from cluster_trainer.fits.identity.place import place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
-from cluster_trainer.private import keras_names
+from cluster_trainer.private import any_backend
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.script_text import digest_of, texts
+
+if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
+    from cluster_trainer.collectives.workers import Workers
 
 WHICH = "fit (which one it is)"
 NAME = re.compile(r"fit-([0-9]{1,9})")
@@ -101,7 +103,7 @@ class Fits:
             time=self._times[lines],
             same=self._times[values],
             order=self._order,
-            seed=keras_names.get_random_seed(),
+            seed=any_backend.get_random_seed(),
             began=began,
             arguments=_arguments(),
             texts=dict(texts()),
@@ -110,7 +112,7 @@ class Fits:
         self._order += 1
         return called
 
-    def choose(self, mine: Call, workers: Workers, before: Chosen | None = None) -> Chosen:
+    def choose(self, mine: Call, workers: "Workers", before: Chosen | None = None) -> Chosen:
         """Return the folder of a call; all workers call it, and get the same number.
 
         Args:
@@ -198,6 +200,8 @@ def _warn_of_change(name: str) -> None:
 
 def weights_of(model: keras.Model) -> Summary | None:
     """Return a summary of a model's weights; None if there are none yet."""
+    from cluster_trainer.checkpoints.state import on_first_replica  # noqa: PLC0415  of TensorFlow
+
     variables = [one for one in model.variables if one.dtype != "string"]
     if not (model.built and variables):
         return None

@@ -1,6 +1,7 @@
 """Finds the numbers that a script's losses, metrics and callbacks read besides their arguments."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from numbers import Number
@@ -9,9 +10,7 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from cluster_trainer.engine.running import flat
 from cluster_trainer.fits.identity.place import LIKE_A_TIME
 from cluster_trainer.own_code import (
     functions_in,
@@ -39,7 +38,8 @@ MOST_ITEMS = 1_000
 def of_callbacks(given: Any) -> list[Any]:
     """Return the name and the arguments of each callback that steers a fit."""
     found = []
-    for one in flat(given):
+    given = given.callbacks if isinstance(given, keras.callbacks.CallbackList) else given
+    for one in keras.tree.flatten(given):
         names = next((names for kind, names in STEERING.items() if isinstance(one, kind)), None)
         if names is not None:
             told = {name: _told(name, getattr(one, name, None)) for name in names}
@@ -134,7 +134,8 @@ def _numbers(named: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Return a number, or a small list or array of numbers; None for anything else."""
-    if isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
+    tf = sys.modules.get("tensorflow")  # the image with JAX has none
+    if tf and isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
         value = value.numpy() if value.shape.num_elements() <= MOST_ITEMS else None
     if isinstance(value, (np.generic, np.ndarray)):
         is_number = value.dtype.kind in "biufc" and value.size <= MOST_ITEMS

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.identity import archive, end_mark, owner
 from cluster_trainer.fits.identity.fits import ANEW
 from cluster_trainer.fits.identity.leftovers import Leftovers
@@ -12,12 +12,15 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.journal import FILE as EVENTS
 from cluster_trainer.settings.job import Job
 
+if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
+    from cluster_trainer.collectives.workers import Workers
+
 log = logging.getLogger("trainer")
 
 
 def begin_anew(
     job: Job,
-    workers: Workers,
+    workers: "Workers",
     beginning: Leftovers,
     before: Owner | None,
     environ: Mapping[str, str],

@@ -17,16 +17,17 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 
-from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine.running import wants_each_batch
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.fits.shared import written
 from cluster_trainer.fits.shared.places import here, paths_of, renamed
 from cluster_trainer.fits.shared.written import WORKING_FOLDER, Written, files_in, named_alike
+
+if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
+    from cluster_trainer.collectives.workers import Workers
 
 FILES = "fit (files of ModelCheckpoint)"
 OF_CALLBACKS = "fit (files of callbacks)"
@@ -53,7 +54,7 @@ class ChiefsFiles:
     """
 
     def __init__(
-        self, workers: Workers, callbacks: Sequence[Any], folder: Path, *, goes_on: bool
+        self, workers: "Workers", callbacks: Sequence[Any], folder: Path, *, goes_on: bool
     ) -> None:
         self._workers, self._callbacks, self._folder = workers, callbacks, folder
         self._own = folder / WORKING_FOLDER
@@ -122,6 +123,14 @@ class ChiefsFiles:
 
         All workers call this.
         """
+        from cluster_trainer.engine.running import wants_each_batch  # noqa: PLC0415  of TensorFlow
+
+        are_alike = self.are_alike()
+        wants = bool(wants_each_batch(self._callbacks))
+        return are_alike, max(self._workers.gather(int(wants), OF_CALLBACKS)) > 0
+
+    def are_alike(self) -> bool:
+        """Tell whether all workers have the same callbacks; all workers call this."""
         names = ",".join(type(one).__name__ for one in self._callbacks).encode()
         digest = int.from_bytes(hashlib.blake2b(names, digest_size=DIGEST_BYTES).digest())
         are_alike = len(set(self._workers.gather(digest, OF_CALLBACKS))) == 1
@@ -131,8 +140,7 @@ class ChiefsFiles:
             told = None if self._workers.rank else json.dumps(mine).encode()
             chiefs = json.loads(self._workers.broadcast(told, 0, OF_CALLBACKS))
             self._renamed = renamed(chiefs, mine)
-        wants = bool(wants_each_batch(self._callbacks))
-        return are_alike, max(self._workers.gather(int(wants), OF_CALLBACKS)) > 0
+        return are_alike
 
     def begin(self) -> None:
         """Begin to note files that are written."""

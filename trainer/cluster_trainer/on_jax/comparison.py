@@ -1,0 +1,118 @@
+"""What the workers compare before a fit, and what must be unchanged when the fit resumes."""
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import jax
+import numpy as np
+
+from cluster_trainer import library_settings
+from cluster_trainer.checkpoints.checkpoint import COUNTED
+from cluster_trainer.checkpoints.resume import CALLBACKS
+from cluster_trainer.fits.identity.numbers_read import of_callbacks
+from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
+from cluster_trainer.on_jax.batches import GlobalBatches
+from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.private import keras_jax_names
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.script_text import code, differences, digest_of
+
+CODE = "the script's code"
+SAME_CODE = "Copy the files to all machines again, or install and set the same there."
+VARYING = {"name", "seed", "trainable", "layers", "build_config"}
+ARGUMENTS = ("steps_per_epoch", "epochs", "initial_epoch", "validation_freq")
+"""The arguments of `fit` by which the workers decide when they meet."""
+
+
+def compare_code(workers: JaxWorkers) -> None:
+    """Refuse workers with other files of the script, packages, settings or arguments; all call it.
+
+    Raises:
+        ConfigurationError: they differ, on every worker.
+    """
+    mine = code(library_settings.found()) | {"file the arguments": digest_of(repr(sys.argv[1:]))}
+    everyone = [json.loads(one) for one in workers.exchange(json.dumps(mine), CODE)]
+    names = [f"worker-{rank}" for rank in range(workers.count)]
+    if told := differences(everyone, names):
+        received = f"other than worker-0: {'; '.join(told)}"
+        raise ConfigurationError([Problem(CODE, received, "the same on all workers", SAME_CODE)])
+
+
+def compare(workers: JaxWorkers, facts: Mapping[str, str]) -> None:
+    """Refuse what differs between workers; all call it.
+
+    Raises:
+        ConfigurationError: with each fact that differs, on every worker.
+    """
+    everyone = [json.loads(one) for one in workers.exchange(json.dumps(dict(facts)), "facts")]
+    problems = []
+    for name in sorted({name for one in everyone for name in one}):
+        values = [str(one.get(name)) for one in everyone]
+        if len(set(values)) > 1:
+            told = ", ".join(f"worker-{rank}: {value}" for rank, value in enumerate(values))
+            mine = values[workers.rank]
+            problems.append(Problem(name, mine, "the same on all workers", f"{told}."))
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def of_this_start(given: inspect.BoundArguments) -> dict[str, str]:
+    """Return what must be the same on all workers, and may change when the fit resumes."""
+    devices = [one.device_kind for one in jax.local_devices()]
+    told = {f"fit's {name}": str(given.arguments.get(name)) for name in ARGUMENTS}
+    return told | {
+        "the devices": f"{len(devices)} of {', '.join(sorted(set(devices)))}",
+        "whether 64 bits are used": str(jax.config.jax_enable_x64),
+    }
+
+
+def steering(callbacks: Sequence[Any]) -> dict[str, str]:
+    """Return what must be unchanged when the fit resumes, and may differ between workers."""
+    return {CALLBACKS: json.dumps(of_callbacks(callbacks), default=_name, sort_keys=True)}
+
+
+def described(
+    model: Any, given: inspect.BoundArguments, batches: GlobalBatches, class_weight: Any
+) -> dict[str, str]:
+    """Return what must be the same on all workers, and when the fit resumes: name -> value."""
+    layers = [[type(one).__name__, _config_of(one)] for one in keras_jax_names.layers_of(model)]
+    try:
+        compiled = json.dumps(model.get_compile_config(), default=_name, sort_keys=True)
+    except Exception:  # noqa: BLE001  a loss of a user's own may not describe itself
+        compiled = _name(model.loss)
+    return {
+        **batches.described,
+        "the steps per epoch": str(given.arguments.get("steps_per_epoch")),
+        "the optimizer, losses and metrics": _digest(compiled),
+        "the layers": _digest(json.dumps(layers, default=_name, sort_keys=True)),
+        "the class weights": str(class_weight),
+    }
+
+
+def weights_of(model: Any) -> Summary | None:
+    """Return a summary of a model's weights; None if there are none yet."""
+    if not (model.built and model.variables):
+        return None
+    return summary_of([sampled(np.asarray(one.value).reshape(-1)) for one in model.variables])
+
+
+def _config_of(layer: Any) -> Any:
+    try:
+        config = layer.get_config()
+    except Exception:  # noqa: BLE001  a user's own get_config may raise anything
+        return None
+    return {name: value for name, value in config.items() if name not in VARYING}
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__name__", type(value).__name__)
+
+
+def _digest(text: str) -> str:
+    plain = re.sub(r" at 0x[0-9a-f]+", "", COUNTED.sub("", text))
+    return sha256(plain.encode()).hexdigest()[:12]

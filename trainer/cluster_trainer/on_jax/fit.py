@@ -1,0 +1,184 @@
+"""One `fit` on JAX, in the order in which it happens.
+
+1. What is not supported is refused: `refusals.py`.
+2. The process takes its worker's folder, and the workers agree which fit this is: `fits/identity`.
+3. They compare their data, and find the newest checkpoint.
+4. Keras's own `fit` runs, with `Steps` as its train function and `Keeping` as its last callback.
+5. It ends: with a result, with 143 after a stop, with 75 if a worker is lost, or with 78.
+"""
+
+import inspect
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from cluster_trainer.checkpoints.checkpoint import Stage
+from cluster_trainer.checkpoints.resume import Found, find_newest, keep
+from cluster_trainer.checkpoints.saver import Saver, touch
+from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.fits.identity import end_mark
+from cluster_trainer.fits.identity.fits import Chosen
+from cluster_trainer.fits.shared.files import ChiefsFiles
+from cluster_trainer.on_jax import refusals
+from cluster_trainer.on_jax.arguments import arrange, callbacks_of, global_batches
+from cluster_trainer.on_jax.comparison import (
+    compare,
+    compare_code,
+    described,
+    of_this_start,
+    steering,
+    weights_of,
+)
+from cluster_trainer.on_jax.keeping import fit_folder
+from cluster_trainer.on_jax.one_fit import Fit
+from cluster_trainer.on_jax.script import Script, begun
+from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.problems import (
+    ConfigurationError,
+    PeerLostError,
+    Problem,
+    StopRequestedError,
+)
+from cluster_trainer.process.exit_code import end_by, leave_process
+from cluster_trainer.settings.job import Job
+
+OF_A_LOST_PEER = re.compile(
+    r"gloo|connection|unavailable|deadline_exceeded|heartbeat|aborted|cancelled|socket",
+    re.IGNORECASE,
+)
+log = logging.getLogger("trainer")
+
+
+_script: list[Script] = []
+_beginning = threading.Lock()
+
+
+def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping[str, str]) -> Any:
+    """Run a `fit` from where an earlier start has left it; return its History.
+
+    Raises:
+        SystemExit: with code 78, after a message, if something does not fit.
+    """
+    num_workers = 1
+    try:
+        with _beginning:
+            if not _script:
+                _script.append(begun(environ))
+        script = _script[0]
+        num_workers = script.workers.count
+        if not script.lock.acquire(blocking=False):
+            if num_workers == 1:
+                return run(*given.args, **given.kwargs)  # Keras's own, which keeps nothing
+            refusals.refuse_inner()
+        try:
+            with script.stop.handled():
+                return _fit(script, run, given)
+        finally:
+            script.lock.release()
+    except BaseException as error:
+        _failed(_script[0] if _script else None, _explained(error), num_workers)
+        raise
+
+
+def _failed(script: Script | None, error: BaseException, num_workers: int) -> None:
+    if script is None:
+        if isinstance(error, Exception):
+            end_by(error, num_workers=1)
+        return
+    script.has_failed = True
+    if isinstance(error, StopRequestedError):
+        script.stop.call_scripts_handler()
+    if isinstance(error, ConfigurationError):
+        script.workers.refuse("; ".join(map(str, error.problems)))
+    if isinstance(error, Exception):
+        # The others wait in the middle of a step for a worker that goes on alone.
+        end_by(error, num_workers, script.note, is_script=num_workers == 1)
+    elif num_workers > 1:
+        leave_process(1, f"a fit was ended by {type(error).__name__}")
+
+
+def _explained(error: BaseException) -> BaseException:
+    if isinstance(error, jax.errors.JaxRuntimeError) and OF_A_LOST_PEER.search(str(error)):
+        return PeerLostError(f"a peer was lost ({str(error).splitlines()[0][:200]})")
+    return error
+
+
+def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments) -> Any:
+    job, workers, model = script.job, script.workers, given.args[0]
+    number, script.number = script.number, script.number + 1
+    if script.keeps:
+        end_mark.await_nothing(job.folder)
+    refusals.refuse_fit(given, several=workers.count > 1)
+    compare_code(workers)
+    called = script.fits.call(weights_of(model), inspect.currentframe())
+    chosen = script.fits.choose(called, workers)
+    class_weight = given.arguments.get("class_weight")
+    batches = global_batches(given, number)
+    facts = described(model, given, batches, class_weight)
+    compare(workers, {**facts, **of_this_start(given)})
+    store = Store(fit_folder(chosen.folder))
+    store.tidy()
+    every = min(workers.gather(job.config.checkpoint_steps, "whether checkpoints are kept"))
+    found = find_newest(store, workers, job.task) if every else None
+    _say(found, chosen, job)
+    if every:
+        script.fits.note(chosen)
+    saver = Saver(store, lambda _: touch(job.progress_file) if job.progress_file else None)
+    programs: dict[str, str] = {}
+    fit = Fit(
+        workers=workers,
+        saver=saver,
+        every=every,
+        found=found,
+        described={**facts, **steering(callbacks_of(given))},
+        first=int(given.arguments.get("initial_epoch", 0)),
+        steps=Steps(model, workers, lambda: bool(script.stop.signal_number), programs),
+        batches=batches,
+        programs=programs,
+        stop=script.stop,
+        files=_files(script, given, goes_on=found is not None),
+    )
+    before = model.train_function
+    try:
+        if found:
+            keep(found, saver)
+        arrange(given, fit, job, chosen.folder)
+        model.train_function = fit.steps
+        script.journal.of_fit(f"fit-{chosen.number}").note("training")
+        history = run(*given.args, **given.kwargs)
+    finally:
+        model.train_function = before
+        saver.close()
+        if fit.files:
+            fit.files.let_go()
+    if script.keeps:
+        end_mark.await_end(job.folder, workers, script.environ)
+    if script.stop.signal_number:  # too late for this fit to end by it
+        os.kill(os.getpid(), script.stop.signal_number)
+    return history
+
+
+def _files(script: Script, given: inspect.BoundArguments, *, goes_on: bool) -> ChiefsFiles | None:
+    if script.workers.count == 1:
+        return None
+    return ChiefsFiles(script.workers, callbacks_of(given), script.job.folder, goes_on=goes_on)
+
+
+def _say(found: Found | None, chosen: Chosen, job: Job) -> None:
+    if found is None:
+        if job.config.resume == "must":
+            accepted = "auto or never, since no worker holds a whole checkpoint"
+            raise ConfigurationError([Problem("TRAINER_RESUME", "must", accepted)])
+        log.info("%s: no checkpoint on any worker: starting at step 0", chosen.name)
+        return
+    place = found.checkpoint.place
+    if place.stage == Stage.ALL:
+        chosen.refuse_if_doubtful()
+        log.info("%s: had ended after %d steps", chosen.name, place.step)
+    chosen.say_doubts()
+    log.info("%s: resuming from step %d held by %s", chosen.name, place.step, found.holder)

@@ -1,0 +1,111 @@
+"""What Keras on JAX does not do here: each is refused in words, before anything is trained."""
+
+import inspect
+import threading
+from typing import Any
+
+import keras
+
+from cluster_trainer.on_jax.batches import GlobalBatches
+from cluster_trainer.private import keras_jax_names
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.job import Job
+
+ADVICE = "The image with TensorFlow has it: docs/how-to/jax.md."
+SETTINGS = {
+    "strategy": ("auto",),
+    "devices": (None,),
+    "logical_cpus": (None,),
+    "collectives": ("auto",),
+    "wire": ("float32",),
+    "sync_every": (1,),
+    "profile_steps": (None,),
+}
+"""Settings of TensorFlow's engine that do nothing here, with the values that ask for nothing."""
+READERS = (
+    keras_jax_names.ArrayDataAdapter,
+    keras_jax_names.PyDatasetAdapter,
+    keras_jax_names.GeneratorDataAdapter,
+)
+
+
+def refuse_settings(job: Job) -> None:
+    """Refuse settings that Keras on JAX does not heed.
+
+    Raises:
+        ConfigurationError: with all of them.
+    """
+    config = job.config
+    problems = [
+        _problem(f"TRAINER_{name.upper()}", str(getattr(config, name)), "not set, on JAX")
+        for name, accepted in SETTINGS.items()
+        if getattr(config, name) not in accepted
+    ]
+    if job.may_be_fewer:
+        problems.append(_problem("MIN_WORKERS", "fewer than all", "all workers, or not set"))
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def refuse_fit(given: inspect.BoundArguments, *, several: bool) -> None:
+    """Refuse a fit that would not do on several workers what it does on one device, or not resume.
+
+    Raises:
+        ConfigurationError: with all that is in the way.
+    """
+    model, problems = given.args[0], []
+    if keras.distribution.distribution() is not None:
+        problems.append(_problem("keras.distribution.set_distribution", "called", "not called"))
+    if model.run_eagerly or not model.jit_compile:
+        problems.append(_problem("compile", "run_eagerly or no jit_compile", "a compiled step"))
+    if model.steps_per_execution != 1:
+        received = str(model.steps_per_execution)
+        problems.append(_problem("steps_per_execution", received, "1"))
+    if type(model).make_train_function is not keras_jax_names.JAXTrainer.make_train_function:
+        problems.append(_problem("make_train_function", "the model's own", "Keras's"))
+    if several and threading.current_thread() is not threading.main_thread():
+        problems.append(_problem("fit", "in a thread", "in the script's main thread"))
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def refuse_data(adapter: Any, shuffle: Any) -> None:
+    """Refuse data whose order cannot be made the same on all workers.
+
+    Args:
+        adapter: Keras's own.
+        shuffle: as it was given to `fit`.
+
+    Raises:
+        ConfigurationError: they are of another kind than arrays, a PyDataset, or a generator; or
+            only batches of them are to be shuffled.
+    """
+    if shuffle == "batch":
+        raise ConfigurationError([_problem("shuffle", "batch", "True or False")])
+    if not isinstance(adapter, READERS) and not isinstance(adapter, GlobalBatches):
+        received = type(adapter).__name__.removesuffix("Adapter")
+        accepted = "arrays, a keras.utils.PyDataset, or a generator"
+        raise ConfigurationError([_problem("the data of fit", received, accepted)])
+
+
+def refuse_inner() -> None:
+    """Refuse a fit within a fit.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    accepted = "one fit after the other"
+    raise ConfigurationError([_problem("fit", "a fit within a fit, or two at a time", accepted)])
+
+
+def refuse_call(name: str, accepted: str) -> None:
+    """Refuse a call that does not train on several workers together.
+
+    Raises:
+        ConfigurationError: always.
+    """
+    raise ConfigurationError([_problem(name, "called, on several workers", accepted)])
+
+
+def _problem(name: str, received: str, accepted: str) -> Problem:
+    return Problem(name, received, accepted, ADVICE)

@@ -1,0 +1,99 @@
+"""The state that all fits of a process share: its settings, its worker's folder, and the others."""
+
+import atexit
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempdir
+from typing import IO, Any
+
+from cluster_trainer.fits.identity import end_mark
+from cluster_trainer.fits.identity.fits import Fits
+from cluster_trainer.fits.identity.leftovers import Leftovers
+from cluster_trainer.fits.identity.owner import Owner, claim, script_name, this_process
+from cluster_trainer.fits.script.earlier_runs import begin_anew
+from cluster_trainer.on_jax import refusals
+from cluster_trainer.on_jax.cluster import present
+from cluster_trainer.on_jax.comparison import compare_code
+from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.process.exit_code import leave_process, status_of
+from cluster_trainer.process.stop import StopRequest
+from cluster_trainer.results.journal import Journal
+from cluster_trainer.results.on_screen.report import start_log
+from cluster_trainer.settings.job import Job, read_job
+
+
+@dataclass
+class Script:
+    """The state; see above."""
+
+    job: Job
+    environ: Mapping[str, str]
+    workers: Any  # JaxWorkers, which has the methods of Workers that are called
+    stop: StopRequest
+    journal: Journal
+    fits: Fits
+    before: Owner | None
+    number: int = 0
+    has_failed: bool = False
+    pid: int = field(default_factory=os.getpid)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    locks: dict[Path, IO[str]] = field(default_factory=dict)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether its fits have checkpoints."""
+        return bool(self.job.config.checkpoint_steps)
+
+    def note(self, code: int, reason: str | None) -> None:
+        """Note how the process ends."""
+        if self.keeps:
+            self.journal.note(status_of(code), reason or "")
+
+
+def begun(environ: Mapping[str, str]) -> Script:
+    """Read the settings, and take this worker's folder."""
+    try:
+        job = read_job(environ, [])
+    except ConfigurationError:
+        if environ.get("TRAINER_RUN_DIR"):
+            raise
+        job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
+    start_log(job.task.name, view=job.view)
+    refusals.refuse_settings(job)
+    workers = present()
+    workers.has_fitted = True
+    if workers.count != job.task.num_workers:
+        accepted = "the process that the entrypoint has started"
+        received = f"process {os.getpid()}, which another one has started"
+        raise ConfigurationError([Problem("fit", received, accepted)])
+    keeps, before = bool(job.config.checkpoint_steps), None
+    script = Script(
+        job,
+        environ,
+        workers,
+        StopRequest(leave_process),
+        Journal(job.folder),
+        Fits(job.folder, keeps=keeps),
+        before,
+    )
+    if keeps:
+        taken = claim(job.folder, this_process(environ, script_name()), script.locks)
+        if taken.other is not None:
+            accepted = (
+                f"one process that fits; {taken.other.script} ({taken.other.pid}) has done so"
+            )
+            raise ConfigurationError([Problem("fit", f"process {os.getpid()}", accepted)])
+        script.before = taken.before
+    compare_code(workers)
+    begin_anew(job, script.workers, Leftovers(job), script.before, environ)
+    atexit.register(_note_end, script)
+    return script
+
+
+def _note_end(script: Script) -> None:
+    if script.pid == os.getpid() and script.keeps and not script.has_failed:
+        script.journal.note("done", "the script has ended")
+        end_mark.mark(script.job.folder, script.workers, script.environ)
