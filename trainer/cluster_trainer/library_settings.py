@@ -7,10 +7,12 @@ import os
 
 import keras
 
-OF_LIBRARIES = ("KERAS_", "TF_", "XLA_")
-"""How the names of variables begin with which libraries are set."""
-OF_A_WORKER = ("TF_CONFIG", "KERAS_HOME", "KERAS_DISTRIBUTION_", "TF_CPP_", "XLA_FLAGS")
-"""How the names of those begin that may differ: a worker's place, its folders, its log."""
+VARIABLES = (
+    *("KERAS_BACKEND", "KERAS_FLOATX", "KERAS_NNX_ENABLED", "NVIDIA_TF32_OVERRIDE"),
+    *("TF_CUDNN_DETERMINISTIC", "TF_DETERMINISTIC_OPS", "TF_ENABLE_AUTO_MIXED_PRECISION"),
+    *("TF_ENABLE_ONEDNN_OPTS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS"),
+)
+"""The variables that change what Keras or TensorFlow compute; those of speed may differ."""
 
 
 def found() -> dict[str, str]:
@@ -22,5 +24,4 @@ def found() -> dict[str, str]:
         "keras.config.floatx": keras.config.floatx(),
         "keras.config.image_data_format": keras.config.image_data_format(),
     }
-    names = [one for one in os.environ if one.startswith(OF_LIBRARIES)]
-    return told | {one: os.environ[one] for one in names if not one.startswith(OF_A_WORKER)}
+    return told | {name: os.environ[name] for name in VARIABLES if name in os.environ}

@@ -186,8 +186,8 @@ class PackedLogs:
         if examples is not None:
             last, counts = _with_examples(last, replicas, examples), replicas.total
         width = sum(one.shape.num_elements() for one in self.noted.rows)
-        found, flat = self._results(last, Layout(counts, self.noted.size, width))
-        results, places = _flat_logs(found), [counts, counts + self.noted.size]
+        results, flat = self._results(last, Layout(counts, self.noted.size, width))
+        places = [counts, counts + self.noted.size]
         examples_of_all, own, of_rows = np.split(np.asarray(flat), places)
         refuse_different(examples_of_all[:: replicas.local])
         own = own[1:] / own[0]  # the weights add up to 1 except for rounding
@@ -224,7 +224,9 @@ class PackedLogs:
             for variable, total, copy in zip(summable, totals, copies, strict=True)
         ]
         with keras.StatelessScope(state_mapping=mapping):
-            return self._model.get_metrics_result(), tf.concat([own_total, of_rows], 0)
+            # A metric may return one of its variables, whose total is known in this scope only.
+            results = _flat_logs(self._model.get_metrics_result())
+        return results, tf.concat([own_total, of_rows], 0)
 
     def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a replica's vector without its rows, and the rows of all replicas, float64 [n]."""

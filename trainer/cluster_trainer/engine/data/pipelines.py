@@ -81,17 +81,19 @@ def of_numbers(dataset: tf.data.Dataset) -> dict[str, str]:
     """
     graphs = [graph for one in steps_of(dataset) for graph in tensorflow_names.graphs_of(one)]
     nodes = [node for graph in graphs for node in nodes_within(graph) if node.op == "Const"]
-    values = [tf.make_ndarray(node.attr["value"].tensor) for node in nodes]
-    numbers = [one for one in values if one.dtype.kind in "biufc"]
     # Sorted, because the names of functions, and so their order, may differ between workers.
-    told = sorted(_in_words(one) for one in numbers)
+    told = sorted(filter(None, (_number(node.attr["value"].tensor) for node in nodes)))
     return {DATA_NUMBERS: _short(", ".join(told))} if told else {}
 
 
-def _in_words(value: np.ndarray) -> str:
-    if value.size <= DIGESTED:
-        return str(value.tolist())
-    return f"{value.dtype} {list(value.shape)} {sha256(value.tobytes()).hexdigest()[:12]}"
+def _number(constant: Any) -> str:
+    """Return a constant's numbers as text; of many, only the shape; "" for strings."""
+    dtype, shape = tf.as_dtype(constant.dtype), tf.TensorShape(constant.tensor_shape)
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
+        return ""
+    if shape.num_elements() > DIGESTED:
+        return f"{dtype.name} {shape.as_list()}"
+    return str(tf.make_ndarray(constant).tolist())
 
 
 def _short(text: str) -> str:

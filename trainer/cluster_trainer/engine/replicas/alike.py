@@ -61,7 +61,8 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
 def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
     """Give variables that have parted from the chief's its values again, with a warning.
 
-    All workers of the model's ring call this. Without a ring, nothing is done.
+    All workers of the model's ring call this. Without a ring, nothing is done. Statistics, which
+    are each worker's own, are averaged first.
 
     Args:
         model: a model.
@@ -71,6 +72,7 @@ def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
     ring = ring_of(model.distribute_strategy)
     if ring is None or ring.size == 1:
         return
+    statistics.average(model, model.distribute_strategy)
     if found := parted.say(_uncounted(model, variables), ring, when):
         give(found, ring, "fit (the chief's values)")
         renew_constants(model)
@@ -218,10 +220,15 @@ def _take_from_chief(
         statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
     digest = _digest(_bytes(value_of(one)) for one in variables)
-    if len({*ring.all_gather(digest, what=what)}) == 1:  # for example after a `fit`
+    was_alike = model is not None and of_model.of(model).was_alike
+    answers = ring.all_gather(digest + bytes([was_alike]), what=what)
+    if len({one[:-1] for one in answers}) == 1:  # for example after a `fit`
         return True
-    if model is not None and of_model.of(model).was_alike:
-        parted.say(_uncounted(model, variables), ring, f"before {call}")
+    if model is not None and all(one[-1] for one in answers):
+        # Without others, such as Keras's global generator, which may be new on each worker.
+        own = {id(one) for one in _with_optimizers(model)}
+        known = [one for one in variables if id(one) in own]
+        parted.say(_uncounted(model, known), ring, f"before {call}")
     give(variables, ring, what)
     log.debug("%d variables begin with the chief's values", len(variables))
     return True

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -17,11 +18,19 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.problems import listed
 
 TOLERANCE = 1e-4
-"""The largest relative difference of fractions that rounding may explain: processors of two kinds
+"""The largest relative difference of float32 that rounding may explain: processors of two kinds
 round differently in their last bits, and each worker updates its own copy."""
+EPSILONS = 8
+"""The same for types of fewer bits, as a multiple of the distance from 1 to the next number."""
+BLOCK = 4096
+"""The number of elements that share a sketch, so that a change of a few shows."""
+BLOCKS_AT_ONCE = 64
 SHOWN = 3
 WHAT = "sketches of values"
 log = logging.getLogger("trainer")
+# Different for each place, and far from 0, so that each element counts; the same on all workers.
+_DRAWS = np.random.default_rng(0)
+_WEIGHTS = _DRAWS.choice([-1.0, 1.0], BLOCK) * _DRAWS.uniform(0.5, 1.5, BLOCK)
 
 
 def say(variables: Sequence[Any], ring: RenewableRing, when: str) -> list[Any]:
@@ -29,15 +38,22 @@ def say(variables: Sequence[Any], ring: RenewableRing, when: str) -> list[Any]:
 
     All workers call this, and get the same variables.
     """
-    mine = np.array([sketch(one) for one in variables], np.float64).reshape(-1, 2)
+    sketches = [sketch(one) for one in variables]
+    mine = np.concatenate([*sketches, np.empty((0, 2))])
     everyone = ring.all_gather(mine.tobytes(), what=WHAT)
     rows = [np.frombuffer(one, np.float64).reshape(-1, 2) for one in everyone]
     if len({len(one) for one in rows}) > 1:
         return []  # some variables do not exist on all workers yet
-    tolerances = np.array([_tolerance(one) for one in variables])
+    sizes = [len(one) for one in sketches]
+    tolerances = np.repeat([_tolerance(one) for one in variables], sizes)
     found = [differ(rows[0], one, tolerances) for one in rows]
     is_parted = np.any(found, axis=0)
-    parted = [one for one, is_one in zip(variables, is_parted, strict=True) if is_one]
+    ends = np.cumsum(sizes)
+    parted = [
+        one
+        for one, end, size in zip(variables, ends, sizes, strict=True)
+        if is_parted[end - size : end].any()
+    ]
     if parted:
         names = [getattr(one, "path", one.name) for one in parted]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -47,19 +63,27 @@ def say(variables: Sequence[Any], ring: RenewableRing, when: str) -> list[Any]:
     return parted
 
 
-def sketch(variable: Any) -> tuple[float, float]:
-    """Return two numbers that tell values of a variable apart without sending them.
+def sketch(variable: Any) -> np.ndarray:
+    """Return numbers that tell values of a variable apart without sending the values.
 
-    They are the sum, divided by the root of the number of elements, and the Euclidean norm. Each
-    changes by at most the distance between two values. Strings give (0, 0).
+    They are a weighted sum and the Euclidean norm of each BLOCK of elements, float64 [blocks, 2].
+    Strings have none.
     """
     value = value_of(variable).reshape(-1)
     if value.dtype.kind in "OSU":
-        return 0.0, 0.0
-    if value.dtype not in (np.float32, np.float64):
-        value = np.abs(value) if value.dtype.kind == "c" else value.astype(np.float64)
-    total = value.sum(dtype=np.float64) / np.sqrt(max(1, value.size))
-    return float(total), float(np.linalg.norm(value))
+        return np.empty((0, 2))
+    size = BLOCK * BLOCKS_AT_ONCE
+    parts = [value[begin : begin + size] for begin in range(0, len(value), size)]
+    return np.concatenate([*map(_sketch_of_blocks, parts), np.empty((0, 2))])
+
+
+def _sketch_of_blocks(value: np.ndarray) -> np.ndarray:
+    if value.dtype.kind == "c":
+        value = value.real + np.pi * value.imag
+    blocks = np.zeros((-(-len(value) // BLOCK), BLOCK))
+    blocks.reshape(-1)[: len(value)] = value
+    norms = np.sqrt(np.einsum("ij,ij->i", blocks, blocks))
+    return np.stack([blocks @ _WEIGHTS, norms], axis=1)
 
 
 def value_of(variable: Any) -> np.ndarray:
@@ -76,19 +100,19 @@ def held(variable: Any) -> Any:
 
 
 def differ(first: np.ndarray, other: np.ndarray, tolerances: np.ndarray) -> np.ndarray:
-    """Tell which variables have other values on another worker.
+    """Tell which blocks have other values on another worker.
 
     Args:
-        first: the sketches of one worker, float64 [variables, 2].
+        first: the sketches of one worker, float64 [blocks, 2].
         other: those of another worker, of the same shape.
-        tolerances: the largest relative difference of each variable, float64 [variables].
+        tolerances: the largest relative difference of each block, float64 [blocks].
 
     Returns:
-        bool [variables]; values that are finite on neither worker are equal.
+        bool [blocks]; values that are finite on neither worker are equal.
     """
-    norm = np.maximum(first[:, 1], other[:, 1])
+    most = tolerances[:, None] * np.maximum(first, other)[:, 1:]
     with np.errstate(invalid="ignore"):
-        is_near = np.abs(first - other) <= (tolerances * norm)[:, None]
+        is_near = np.abs(first - other) <= most
     are_finite = np.isfinite(first), np.isfinite(other)
     is_same = (is_near & are_finite[0] & are_finite[1]) | ~(are_finite[0] | are_finite[1])
     is_other: np.ndarray = ~is_same.all(axis=1)
@@ -96,15 +120,19 @@ def differ(first: np.ndarray, other: np.ndarray, tolerances: np.ndarray) -> np.n
 
 
 def _tolerance(variable: Any) -> float:
-    """Return TOLERANCE, or 0 for whole numbers, such as the state of a random generator."""
-    return TOLERANCE if value_of(variable).dtype.kind not in "biu" else 0.0
+    """Return how much rounding may change a variable; 0 for whole numbers, such as a seed's."""
+    dtype = value_of(variable).dtype
+    if dtype.kind in "biuOSU":
+        return 0.0
+    epsilon = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
+    return max(TOLERANCE, EPSILONS * epsilon)
 
 
 @cache
 def _warn(when: str, names: str, others: str, first: str) -> None:
     log.warning(
         "%s: %s on %s differ from those on %s. Something changes them on some workers only, such "
-        "as a callback or an assignment that not all workers have. All workers continue with the "
-        "values of %s. Let all workers make the same changes",
+        "as a callback or an assignment. All workers continue with the values of %s. If you do not "
+        "mean that, let all workers make the same changes",
         *(when, names, others, first, first),
     )

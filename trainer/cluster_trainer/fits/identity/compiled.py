@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import (
@@ -64,7 +65,8 @@ def training_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict
     ]
     named = zip(TRAINING, told, strict=True)
     found = {name: value for name, value in named if value is not None}
-    found[SHUFFLE] = bool(arguments.get(SHUFFLE, True))
+    if not isinstance(arguments.get("x"), (tf.data.Dataset, Iterator)):  # Keras ignores it there
+        found[SHUFFLE] = bool(arguments.get(SHUFFLE, True))
     found[CALLBACKS] = of_callbacks(arguments.get("callbacks"))
     found[NUMBERS] = of_parts([getattr(model, "loss", None), *map(compiled.get, METRICS)])
     found[LAYERS_NUMBERS] = of_parts([*_code_of(model)])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.callbacks.hook_callback import HookCallback
@@ -39,7 +40,8 @@ def length_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[s
     Returns:
         name -> value.
     """
-    found = {name: str(arguments[name]) for name in LENGTH if arguments.get(name) is not None}
+    given = {name: arguments[name] for name in LENGTH if arguments.get(name) is not None}
+    found = {name: str(sorted(one) if np.iterable(one) else one) for name, one in given.items()}
     validates = arguments.get("validation_data") is not None
     return found | {
         "validation_data": "given" if validates else "not given",

@@ -272,7 +272,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._found = None
         self._move(self.place.stage, epoch=epoch)
         # A callback may have set it for this epoch.
-        alike.keep(self.model, statistics.rates(self.model), f"before epoch {epoch + 1}")
+        alike.keep(self.model, statistics.rates(self.model), "before an epoch")
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._warn_of_other_layers()
@@ -286,7 +286,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._move(Stage.EPOCH, epoch=epoch + 1, done=0, stopped=is_stopped)
         is_last = is_stopped or epoch + 1 == self.params.get("epochs")
         self._average()
-        alike.keep(self.model, self.variables(), f"after epoch {epoch + 1}")
+        alike.keep(self.model, self.variables(), "after an epoch")
         if self._is_room(at_an_end=True):
             self._save(another_follows=is_last)
 
@@ -295,7 +295,7 @@ class CheckpointCallback(keras.callbacks.Callback):
         self._coordinator.rounds.end()
         self._move(Stage.ALL)
         if self._has_weights:
-            alike.keep(self.model, self.variables(), "after the last epoch's callbacks")
+            alike.keep(self.model, self.variables(), "after the last callbacks")
             self._save()
         self._saver.wait()
 
