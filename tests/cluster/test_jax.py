@@ -14,16 +14,16 @@ BUILT = "cluster-trainer:jax-cpu"
 COMMAND = ("python", "/programs/keras_on_jax.py")
 CLOSE = 1e-5
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
-def image(request, workbench):
-    """The image with Keras on JAX: the one that is given, or the one that was built."""
-    given = request.config.getoption("--jax-image") or BUILT
-    if not workbench.client.images.list(name=given):
-        pytest.skip(f"{given} is not built: `make build-jax`")
-    return given
+def image(request):
+    """The image with Keras on JAX: the one that is given, or one that is built from this tree."""
+    if given := request.config.getoption("--jax-image"):
+        return given
+    subprocess.run(["scripts/build.sh", "jax-cpu"], cwd=ROOT, check=True)
+    return BUILT
 
 
 @pytest.fixture
@@ -66,14 +66,12 @@ def test_two_workers_end_with_the_same_weights(ended):
     assert first == second
 
 
-@pytest.mark.long
 def test_parts_hold_in_the_image(image):
     environ = {**os.environ, "IMAGE": image, "FOLDER": "on_jax"}
     command = ["scripts/inside.sh", "tests/on_jax", "-n", "0"]
     subprocess.run(command, cwd=ROOT, env=environ, check=True)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("case", ["arrays", "dataset", "generator", "weights", "ema", "own step"])
 def test_two_workers_train_as_one(ended, case):
     (alone,), together = ended(1, CASE=case), ended(2, CASE=case)
@@ -83,20 +81,17 @@ def test_two_workers_train_as_one(ended, case):
         assert numbers_of(one) == pytest.approx(numbers_of(alone), abs=CLOSE, rel=CLOSE)
 
 
-@pytest.mark.long
 def test_three_workers_and_batches_that_do_not_divide(ended):
     (alone,), together = ended(1), ended(3)
     for one in together:
         assert numbers_of(one) == pytest.approx(numbers_of(alone), abs=CLOSE, rel=CLOSE)
 
 
-@pytest.mark.long
 def test_without_a_seed_all_begin_with_the_chiefs_weights(ended):
     first, second = digests_of(ended(2, CASE="no seed"))
     assert first == second
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("case", ["arrays", "dataset", "generator", "ema"])
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_killed_worker_is_met_again_and_the_weights_are_the_same(ended, case, killed):
@@ -109,14 +104,12 @@ def test_a_killed_worker_is_met_again_and_the_weights_are_the_same(ended, case, 
     ]
 
 
-@pytest.mark.long
 def test_a_script_that_had_stopped_early_and_is_killed_later_is_not_trained_on(ended):
     undisturbed, disturbed = ended(2, CASE="early", KILLS=9), ended(2, CASE="early", KILLS=1)
     assert digests_of(disturbed) == digests_of(undisturbed)
     assert lines_of(disturbed[0], "history") == lines_of(undisturbed[0], "history")
 
 
-@pytest.mark.long
 def test_a_worker_that_is_asked_to_stop_stops_all_and_all_resume(begin, ended):
     undisturbed = ended(2)
     workers = begin(2, CASE="stop")
@@ -126,7 +119,6 @@ def test_a_worker_that_is_asked_to_stop_stops_all_and_all_resume(begin, ended):
     assert digests_of(disturbed) == digests_of(undisturbed)
 
 
-@pytest.mark.long
 def test_weights_that_one_worker_has_changed_are_told_and_made_alike(ended):
     workers = ended(2, CASE="meddling")
     assert "the workers' weights differ at the end of epoch 2" in workers[0].out + workers[0].err
@@ -134,7 +126,6 @@ def test_weights_that_one_worker_has_changed_are_told_and_made_alike(ended):
     assert first == second
 
 
-@pytest.mark.long
 def test_a_learning_rate_that_one_worker_has_set_is_told_and_made_alike(ended):
     workers = ended(2, CASE="rate")
     assert "the workers' weights differ before batch" in workers[0].out + workers[0].err
@@ -142,7 +133,6 @@ def test_a_learning_rate_that_one_worker_has_set_is_told_and_made_alike(ended):
     assert first == second == digests_of(ended(2))[0]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("case", ["ema early", "files", "validation"])
 @pytest.mark.parametrize("kill", [{"KILLS": 1}, {"ENDS": 0}])
 def test_what_a_fit_leaves_to_the_script_is_the_same_after_a_kill(ended, case, kill):
@@ -154,14 +144,12 @@ def test_what_a_fit_leaves_to_the_script_is_the_same_after_a_kill(ended, case, k
     assert lines_of(disturbed[0], *kinds) == lines_of(disturbed[1], *kinds)
 
 
-@pytest.mark.long
 def test_a_loss_that_reads_another_number_after_a_restart_is_refused(ended):
     for one in ended(2, CASE="later number", KILLS=1):
         assert one.code == 78, one
         assert "the compiled step" in one.err, one
 
 
-@pytest.mark.long
 def test_other_arguments_on_one_worker_are_refused(peers, image):
     cluster = peers(2)
     mounted = {str(PROGRAMS): {"bind": "/programs", "mode": "ro"}}
@@ -172,13 +160,11 @@ def test_other_arguments_on_one_worker_are_refused(peers, image):
         assert "arguments" in one.err, one
 
 
-@pytest.mark.long
 def test_a_callback_that_stops_on_one_worker_stops_all(ended):
     first, second = digests_of(ended(2, CASE="alone"))
     assert first == second
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "word"),
     [
