@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from entrypoint.errors import Problem, raise_any
 from entrypoint.export.job import Job
+from entrypoint.export.kinds.sagemaker import limits_of_sagemaker
 from entrypoint.export.places import MACHINE, STORAGE, machine_of, storage_of
-from entrypoint.export.sagemaker import limits_of_sagemaker
 from entrypoint.sources import SOURCES, variables_of
 
 DEFAULTS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from entrypoint.export.compose import GRACE, mount
 from entrypoint.export.job import Job
+from entrypoint.export.kinds.compose import GRACE, mount
 from entrypoint.export.quoting import (
     in_yaml,
     lines_in_yaml,
