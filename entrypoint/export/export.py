@@ -33,7 +33,7 @@ KINDS: Mapping[str, tuple[str, Callable[[Job], Mapping[str, str]]]] = {
     "trainjob": ("trainjob.yaml", trainjob.fields),
     "vertex": ("vertex.yaml", vertex.fields),
 }
-"""Each kind's template, and the function that fills it in."""
+"""Each kind's template, and the function that returns the template's values."""
 
 
 def export(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""A stack file: the replicas of one service, counted by their slots."""
+"""A Swarm stack file: one service, whose replicas are numbered by slot."""
 
 from __future__ import annotations
 
