@@ -38,9 +38,9 @@ from entrypoint.supervision.child.command import become
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) -> int:
-    """Do what the arguments ask for and return the exit code."""
+    """Run the command that the arguments name; return the exit code."""
     if arguments[:1] == [STATUS]:
-        # a normal start does not need it
+        # seldom needed
         from entrypoint.status.show import show_status  # noqa: PLC0415
 
         return show_status(arguments[1:], environ)
@@ -68,8 +68,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         environment = _environment(request, variables, options, answer, requirements)
         _check(request, options, environment, answer)
     except ConfigurationError as error:
-        # The modules imported below run other processes, which a normal start of one worker does
-        # not need.
+        # Imported here: a normal start of a single worker does not need to run other processes.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
 
         return refuse(error, request, options, variables.texts(), directory)
@@ -89,7 +88,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
 
 
 def _runner(request: Request) -> Callable[[ResolvedStart, Log], int]:
-    """Return what runs a resolved start."""
+    """Return the function that runs a resolved start."""
     if not request.is_network:
         return start
     from entrypoint.network_command import measure_network  # noqa: PLC0415 -- seldom needed
@@ -117,7 +116,7 @@ def _environment(
 def _check(
     request: Request, options: Options, environment: Mapping[str, str], answer: Answer
 ) -> None:
-    """Raise ConfigurationError if options do not fit this machine, each other, or the command."""
+    """Raise ConfigurationError if options contradict this machine, each other, or the command."""
     ports = answer.ports
     # The trainer's own check covers its flags, too.
     collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
@@ -131,7 +130,7 @@ def _check(
 
 
 def _check_network(request: Request, answer: Answer) -> None:
-    """Raise ConfigurationError if the network is to be measured, and cannot be."""
+    """Raise ConfigurationError if `network` was requested, but cannot run."""
     if request.is_network:
         from entrypoint.network_command import check_network  # noqa: PLC0415 -- seldom needed
 
@@ -141,7 +140,7 @@ def _check_network(request: Request, answer: Answer) -> None:
 def _say_more(
     variables: Environ, options: Options, answer: Answer, directory: Path, log: Log
 ) -> None:
-    """Log warnings about surprising effects of this start."""
+    """Log warnings and notes about effects that may surprise the user."""
     is_given = variables.given("REGROUP_SECONDS") and len(answer.ports) > 1
     if warning := regroup_warning(options.min_workers, is_given=is_given):
         log.warning(warning)
@@ -158,7 +157,7 @@ def _say_more(
 
 
 def _die_of_interrupt() -> None:
-    """Let Ctrl-C end this process as it ends other programs: at once, without a traceback."""
+    """Let Ctrl-C end this process at once, without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

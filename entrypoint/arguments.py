@@ -14,14 +14,14 @@ STATUS = "status"
 """Shows the status of the worker in this container (`docker exec`), and starts nothing."""
 
 SELFTEST = "selftest"
-"""Tries this machine's devices and its network. The trainer does it, and starts an entrypoint for
+"""Tests this machine's devices and network. The trainer runs the test, and starts an entrypoint for
 each part."""
 
 EXPORT = "export"
 """Prints a file that runs the image under a scheduler, and starts nothing."""
 
 NETWORK = "network"
-"""Measures the network between all workers, which run it at the same time."""
+"""Measures the network between the workers. All workers run it at the same time."""
 
 TRAIN = "train"
 """Another name for the trainer: SageMaker runs `docker run IMAGE train`
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def is_network(self) -> bool:
-        """Whether the network is to be measured, in place of a command."""
+        """Whether the command is `network`, which this package runs itself."""
         return self.command[:1] == (NETWORK,)
 
 

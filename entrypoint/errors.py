@@ -1,4 +1,4 @@
-"""Configuration errors, and how they are reported."""
+"""Configuration errors and their messages, exit codes, and helpers for text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: a retry may help
-EXIT_NOBODY_CAME = 76  # used by the gate's process only: 75 for the container, or 0
+EXIT_NOBODY_CAME = 76  # of the gate's process only; the container exits with 75 or 0
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: a retry changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
@@ -54,7 +54,7 @@ class OpenProblem(Problem):
 
 
 class ConfigurationError(Exception):
-    """The user's configuration is wrong; the error has all problems that were found."""
+    """The user's configuration is wrong. The error lists all problems that were found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -166,6 +166,6 @@ def how_it_ended(status: int) -> str:
 def say(message: str) -> None:
     """Write lines to stderr; if stderr is closed or full, do nothing."""
     try:
-        print(message, file=sys.stderr, flush=True)  # noqa: T201 -- what it is for
+        print(message, file=sys.stderr, flush=True)  # noqa: T201 -- the purpose of this function
     except OSError:
         return

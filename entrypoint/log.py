@@ -20,7 +20,7 @@ class Log:
     """Writes lines to stderr, in the same format as the trainer's."""
 
     worker: str
-    """`worker-1`."""
+    """The worker's name: `worker-1`."""
     as_json: bool = False
     also: Callable[[str], None] | None = None
     """Also receives each line as text."""
@@ -54,7 +54,7 @@ class Log:
 
 
 def shared_level(*, is_chief: bool) -> str:
-    """Return the level of a line that the chief logs, too; screens omit DEBUG."""
+    """Return the level of a line that every worker logs. The terminal omits DEBUG."""
     return INFO if is_chief else DEBUG
 
 

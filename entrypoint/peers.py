@@ -73,9 +73,9 @@ class PeersOfStart:
 
     @property
     def most_losses(self) -> int:
-        """How many losses a meeting may have: as many as there may be restarts (`Restarts`).
+        """The number of losses that a meeting allows: the limit of restarts (`Restarts`).
 
-        A worker that its neighbour cannot reach is left out after two losses.
+        With MIN_WORKERS at least two: after two, an unreachable worker is left out.
         """
         return max(2 if self.fewer else 1, self.options.max_restarts * (self.workers - 1))
 
@@ -96,7 +96,7 @@ class PeersOfStart:
         )
 
     def meet(self, restart_count: int) -> tuple[int, str]:
-        """Wait for the peers at the gate, after so many restarts. Returns a `Work`'s result."""
+        """Wait for the peers at the gate, after `restart_count` restarts. Returns like a `Work`."""
         seconds = self.options.rendezvous_timeout_seconds
 
         def say(level: str, line: str) -> None:
@@ -120,7 +120,7 @@ class PeersOfStart:
     def watch(self, trains: Callable[[], bool]) -> tuple[int, str]:
         """Watch the peers while TensorFlow waits for them. Returns a `Work`'s result.
 
-        A command that has asked for its neighbours does not wait in TensorFlow.
+        A command that has asked for its neighbours trains over a ring, and is not watched.
         """
 
         def work() -> tuple[int, str]:
@@ -140,7 +140,7 @@ class PeersOfStart:
         return retried(work, "the watch over the peers", self.log)()
 
     def serve(self, asks: socket.socket, meeting: str) -> None:
-        """Connect the command with its neighbours, each time it asks."""
+        """Connect the command with its neighbours each time it asks for them."""
         group = Group(
             self.terms(Timing.of_commands(), self.log.line),
             meeting=Meeting.read(meeting),
@@ -202,7 +202,7 @@ class PeersOfStart:
         peers = {str(one.task): one.address.host for one in others}
         try:
             note = network_note(self.environment, peers, resolve)
-        except Exception as error:  # noqa: BLE001 -- a note that fails does not keep from training
+        except Exception as error:  # noqa: BLE001 -- a failed note does not stop training
             note = f"the interface that leads to the peers could not be determined: {error}"
         if note:
             self.log.line(WARNING if self.environment.get(SETTING) else INFO, note)

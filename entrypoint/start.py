@@ -58,9 +58,9 @@ def cluster_of(found: Resolution | None) -> tuple[ClusterSpec, Task] | None:
 
 def start(start: ResolvedStart, log: Log) -> int:
     """Install packages, meet the peers, run the command, and return the exit code."""
-    # before signals are blocked: nvidia-smi may take seconds, and a stop ends both
+    # before signals are blocked, so that a stop also ends nvidia-smi, which may take seconds
     warnings = machine_warnings(start.environment)
-    block_signals()  # from here on a stop waits in the queue, and none is lost
+    block_signals()  # from here on stop signals are queued, and none is lost
     become_subreaper()
     board = Board.put_up(log.worker, start.status_places)
     board.note(STARTING)
@@ -69,7 +69,7 @@ def start(start: ResolvedStart, log: Log) -> int:
     watch = _preemption_watch(start.options, also)
     try:
         code = _start(start, warnings, also, board, watch)
-    except Exception as error:  # noqa: BLE001 -- whoever waits for this worker must hear of its end
+    except Exception as error:  # noqa: BLE001 -- the end is reported in any case
         code = _failed(error, start.options, log)
     metrics.end()
     if watch:
@@ -79,7 +79,7 @@ def start(start: ResolvedStart, log: Log) -> int:
 
 
 def _preemption_watch(options: Options, log: Log) -> PreemptionWatch | None:
-    """Return what will watch for a preemption notice, if that was asked for."""
+    """Return the watch for preemption notices; None unless PREEMPTION_NOTICE is set."""
     if options.preemption_notice is None:
         return None
     from entrypoint.supervision.preemption.watch import PreemptionWatch  # noqa: PLC0415 -- seldom
@@ -88,7 +88,7 @@ def _preemption_watch(options: Options, log: Log) -> PreemptionWatch | None:
 
 
 def _failed(error: Exception, options: Options, log: Log) -> int:
-    """Return the exit code if the entrypoint itself fails. A limit of the system is not a bug."""
+    """Return the exit code after a failure of the entrypoint; print a traceback if it is a bug."""
     if not isinstance(error, (OSError, MemoryError)):
         sys.excepthook(type(error), error, error.__traceback__)
     return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
@@ -139,7 +139,7 @@ def _start(
 
 
 def _install(start: ResolvedStart, log: Log) -> Ended:
-    """Install the user's packages if they are missing, before the gate, where the others wait."""
+    """Install the user's packages if they are missing, before the gate."""
     requirements = start.requirements
     if requirements is None or requirements.is_installed():
         return Ended(0, "")
@@ -153,11 +153,11 @@ def _install(start: ResolvedStart, log: Log) -> Ended:
 
 
 def _ask_trainer(start: ResolvedStart, log: Log) -> tuple[int | None, Mapping[str, str]]:
-    """Return the exit code if the check ends this start, else None; and the shared settings."""
+    """Return the exit code if the check ends this start (else None), and the shared settings."""
     request, options = start.request, start.options
     if not request.is_trainer:
         return None, {}
-    # Slow to import. A worker without peers leaves the check to the trainer itself.
+    # Slow to import. Without peers, only the trainer itself checks its settings.
     from entrypoint.checks.trainer_settings import answer_of_trainer, read_answer  # noqa: PLC0415
 
     def work() -> tuple[int, str]:

@@ -6,7 +6,7 @@ import json
 import math
 
 DEEPEST = 32
-"""Levels of nesting. A TF_CONFIG has four, and Python crashes at its own limit."""
+"""The largest number of nested levels. A TF_CONFIG has four; Python fails at its own limit."""
 
 LONGEST_KEY = 80
 """The number of characters of a key that a message shows."""
@@ -15,12 +15,12 @@ LONGEST_KEY = 80
 class StrictJSONError(ValueError):
     """The text is not strict JSON; the message is a sentence that explains why.
 
-    It says where and why, and never quotes a value, which may be a secret.
+    The sentence gives the position, and never quotes a value, which may be a secret.
     """
 
 
 def not_shown(text: str) -> str:
-    """Return how a message shows an invalid text: by its length."""
+    """Return the form in which a message shows an invalid text: its length only."""
     return f"({len(text)} characters, not shown)" if text else text
 
 

@@ -19,7 +19,7 @@ DEVICE = re.compile(r"nvidia[0-9]+")
 
 
 def check_gpus(expected: int | None, environ: Mapping[str, str]) -> None:
-    """Raise ConfigurationError unless this worker has as many GPUs as it should."""
+    """Raise ConfigurationError unless this worker has the expected number of GPUs."""
     if expected is None:
         return
     found = count_gpus(environ)
@@ -47,7 +47,7 @@ def count_gpus(environ: Mapping[str, str]) -> int:
 
 
 def count_devices(environ: Mapping[str, str]) -> int:
-    """Return the number of GPUs by counting device files, which takes no time."""
+    """Return the number of visible GPUs. Counting device files is faster than nvidia-smi."""
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     present = _device_files()
     return present if visible is None else min(present, _count_visible(visible))
@@ -55,7 +55,7 @@ def count_devices(environ: Mapping[str, str]) -> int:
 
 def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
     """Return nvidia-smi's output; None if it is missing, fails, or takes over 20 s."""
-    import subprocess  # noqa: PLC0415 -- slow to import, and only asked for where GPUs are expected
+    import subprocess  # noqa: PLC0415 -- slow, and needed with GPUs only
 
     try:
         done = subprocess.run(  # noqa: S603 -- fixed arguments
@@ -81,7 +81,7 @@ def _device_files() -> int:
 
 
 def _count_visible(text: str) -> int:
-    """Count the entries of CUDA_VISIBLE_DEVICES up to the first that hides the rest (`-1`)."""
+    """Count the entries of CUDA_VISIBLE_DEVICES before the first invalid one (`-1`)."""
     count = 0
     for entry in text.split(","):
         if not re.fullmatch(r"[0-9]+|(GPU|MIG)-\S+", entry.strip()):
@@ -100,7 +100,7 @@ ENOUGH_BYTES = 1 << 30
 """NVIDIA's recommendation, `--shm-size=1g`
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html)."""
 SHARING = 2
-"""The number of GPUs in one container from which shared memory matters."""
+"""The number of GPUs in a container from which on shared memory matters."""
 
 
 def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:
@@ -116,7 +116,7 @@ def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:
         return None
     give = "an emptyDir with medium: Memory there" if is_in_pod() else "--shm-size 1g"
     return (
-        f"{folder} has {size >> 20} MiB for {gpus} GPUs: NCCL, which passes data between them "
-        f"through it, may fail with an unhandled system error; give the container {give} "
+        f"{folder} has {size >> 20} MiB for {gpus} GPUs: NCCL passes data between them through it, "
+        f"and may fail with an unhandled system error; give the container {give} "
         "(docs/how-to/gpus.md)"
     )

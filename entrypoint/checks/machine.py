@@ -12,7 +12,7 @@ from entrypoint.errors import all_of
 CHOOSING = ("TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS")
 CHOOSING_FLAGS = ("--devices", "--logical-cpus", "--logical_cpus")
 Resolve = Callable[[list[str]], Mapping[str, tuple[str, ...]]]
-"""Hosts -> their IP addresses, as far as they are known."""
+"""Hosts -> their IP addresses, without hosts that do not resolve."""
 
 
 def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> None:
@@ -32,7 +32,7 @@ def check_machine(gpus_per_worker: int | None, environ: Mapping[str, str]) -> No
 
 
 def devices_of(command: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the kind of device that a command trains on, "CPU" or "GPU"; "" if it chooses."""
+    """Return the kind of device that a command uses: "CPU" or "GPU"; "" if a setting chooses it."""
     if any(environ.get(name) for name in CHOOSING):
         return ""
     if any(argument.startswith(CHOOSING_FLAGS) for argument in command):
@@ -41,7 +41,7 @@ def devices_of(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def machine_warnings(environ: Mapping[str, str]) -> list[str]:
-    """Return warnings about this container, before it meets others."""
+    """Return warnings about the shared memory and the driver of a container with GPUs."""
     gpus = count_devices(environ)
     if not gpus:
         return []
@@ -52,10 +52,10 @@ def machine_warnings(environ: Mapping[str, str]) -> list[str]:
 def network_note(
     environ: Mapping[str, str], peers: Mapping[str, str], resolve: Resolve
 ) -> str | None:
-    """Return a note about the interface that leads to the peers. Their names resolve by now.
+    """Return a note about the interface that leads to the peers. Call it after the gate.
 
     Args:
-        environ: the command's.
+        environ: the command's variables.
         peers: each peer's name -> its host.
         resolve: finds the hosts' IP addresses.
     """

@@ -1,7 +1,7 @@
 """NCCL_SOCKET_IFNAME, and the interface that leads to the peers.
 
-NCCL connects the GPUs of several workers over an interface that it chooses itself, or that
-NCCL_SOCKET_IFNAME names. It ignores the addresses in the list of workers. With the wrong interface
+NCCL connects the GPUs of several workers over one interface, which it chooses itself or reads from
+NCCL_SOCKET_IFNAME. It ignores the addresses in the list of workers. With the wrong interface
 it hangs. This module does not predict NCCL's own choice. It names the interface that leads to the
 peers.
 """
@@ -37,8 +37,8 @@ def check_interface(
     if known and not _matching(setting, known):
         accepted = f"the beginning of an interface's name; this container has {listed(known)}"
         advice = (
-            "=eth0 means exactly eth0, ^docker all but names that begin with docker. Separate "
-            "with commas."
+            "=eth0 means exactly eth0. ^docker means all names but those that begin with docker. "
+            "Separate names with commas."
         )
         raise ConfigurationError([Problem(SETTING, setting, accepted, advice)])
 
@@ -46,10 +46,10 @@ def check_interface(
 def route_note(
     environ: Mapping[str, str], peers: Mapping[str, str], names: Sequence[str], route: Route
 ) -> str | None:
-    """Return which interface leads to the peers, if NCCL may choose another one.
+    """Return a note that names the interface to the peers, if NCCL may choose another one.
 
     Args:
-        environ: the command's.
+        environ: the command's variables.
         peers: each peer's name -> its IP address.
         names: this container's interfaces.
         route: from an IP address to the interface on the way there.

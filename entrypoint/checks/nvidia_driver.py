@@ -29,10 +29,9 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
 
     TensorFlow would mention this in one line among others, and train on the CPU.
 
-
     Args:
         cuda: the version in the image, "12.9.79"; empty where there is none.
-        gpus: how many this container has.
+        gpus: the number of GPUs in this container.
         file: the driver's description of itself.
     """
     first = FIRST_DRIVER.get(cuda.partition(".")[0])
@@ -52,10 +51,9 @@ def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_
 
     It queries the GPUs only if the driver is that old, because the query takes a moment.
 
-
     Args:
         cuda: as for `check_driver`.
-        environ: the command's.
+        environ: the command's variables.
         file: the driver's description of itself.
     """
     found = _driver(file)

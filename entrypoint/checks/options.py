@@ -13,11 +13,11 @@ TENSORFLOW = "tensorflow"
 
 
 def check_metrics_port(port: int | None, workers_ports: Iterable[int]) -> None:
-    """Raise ConfigurationError if the port belongs to a worker, or is in use."""
+    """Raise ConfigurationError if the port is a worker's, or is in use."""
     if port is None:
         return
     if port in workers_ports:
-        problem = Problem(METRICS_PORT, str(port), "another port than the workers' own")
+        problem = Problem(METRICS_PORT, str(port), "a port that no worker uses")
     elif reason := _reason(port):
         problem = Problem(METRICS_PORT, str(port), "a port that is free here", f"{reason}.")
     else:
@@ -56,7 +56,7 @@ def check_min_workers(options: Options, workers: int, collectives: str = "") -> 
         problems.append(Problem("REGROUP_SECONDS", f"{options.regroup_seconds:.15g}", accepted))
     if least < workers and collectives.strip().lower() == TENSORFLOW:
         accepted = f"auto or ring, if {MIN_WORKERS} is less than {workers}, the number of workers"
-        advice = "TensorFlow's cluster has to start again, complete, when a worker is lost."
+        advice = "When a worker is lost, TensorFlow's cluster must restart with all workers."
         problems.append(Problem("TRAINER_COLLECTIVES", collectives, accepted, advice))
     if problems:
         raise ConfigurationError(problems)
@@ -67,12 +67,12 @@ def _out_of_range(least: int, fewest: int, workers: int) -> Problem:
         return Problem(MIN_WORKERS, str(least), "1, if there is one worker")
     span = f"from {fewest} to {workers}" if fewest < workers else str(workers)
     accepted = f"{span}: more than half of the {workers} workers, and at most all"
-    half = "Half of the workers cannot tell whether the others are lost or continue, too."
+    half = "Half of the workers cannot tell whether the other half is lost or still trains."
     return Problem(MIN_WORKERS, str(least), accepted, half if least < fewest else "")
 
 
 def check_preemption(options: Options) -> None:
-    """Raise ConfigurationError if an address is given, but nothing asks there."""
+    """Raise ConfigurationError if PREEMPTION_URL is set without PREEMPTION_NOTICE."""
     if options.preemption_url and not options.preemption_notice:
         accepted = "an address together with PREEMPTION_NOTICE, which is not set"
         raise ConfigurationError([Problem("PREEMPTION_URL", options.preemption_url, accepted)])

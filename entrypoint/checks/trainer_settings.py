@@ -15,9 +15,9 @@ from entrypoint.log import Say
 CHECK_TIMEOUT_SECONDS = 20.0
 """The limit for `explain` and a refusal. The check takes about a second on an idle machine."""
 SAY_SECONDS = 10.0
-"""Between progress lines."""
+"""The time between progress lines."""
 PAUSES_SECONDS = (1.0, 4.0)
-"""Before a failed check is retried. The number of retries is limited."""
+"""The pauses before the retries of a failed check."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Checked:
 
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
-    """A sentence that explains why the check gave no result, if it failed."""
+    """If the check failed: a sentence with the reason."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The settings that must be the same on all workers: variable -> value."""
     done: str = ""
-    """A sentence that says that this run is already done, if it is."""
+    """A sentence if this run is already done, otherwise ""."""
 
 
 class UncheckedError(Exception):
@@ -55,7 +55,7 @@ def answer_of_trainer(
     """Return 0 and the check's output, for `read_answer`; or 75 and the reason.
 
     Without a result it is unknown whether the workers agree. So a failed check is retried. A slow
-    one, for example while the machine still loads the image, may use the whole time limit. Call
+    check may use the whole time limit, for example while the machine still loads the image. Call
     this in a child process: a signal ends the process and the check.
     """
     deadline = time.monotonic() + timeout_seconds

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 TENSORFLOW = re.compile(r"tensorflow(?:_cpu)?-([^-]+)\.dist-info")
-"""The folder whose name has the installed version. Reading it is faster than importing TensorFlow
-(seconds) or using importlib.metadata."""
+"""The folder whose name contains the installed version. Listing folders is faster than importing
+TensorFlow (seconds) or using importlib.metadata."""
 
 CUDA = re.compile(r"nvidia_cuda_runtime(?:_cu[0-9]+)?-([^-]+)\.dist-info")
 
@@ -32,7 +32,7 @@ def cuda_version(path: Iterable[str] | None = None) -> str:
 
 
 def _installed(distribution: re.Pattern[str], path: Iterable[str] | None) -> str:
-    """Return the version from the first folder on the path with such a name."""
+    """Return the version in the first matching folder name on the path; "" if there is none."""
     for folder in sys.path if path is None else path:
         try:
             names = [entry.name for entry in Path(folder or ".").iterdir()]

@@ -65,7 +65,7 @@ def _split(text: str) -> tuple[str, str | None]:
             raise AddressError(reason)
         return match[1], match[2]
     if "://" in text:
-        reason = "Leave out what comes before the host name."
+        reason = "Leave out the scheme, such as http://."
         raise AddressError(reason)
     if text.count(":") > 1:
         reason = "An IPv6 address needs brackets: [fd00::1]:2222."

@@ -1,4 +1,4 @@
-"""Looking up host names in threads that nothing waits for."""
+"""Looks up host names in threads that nothing joins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 AT_ONCE = 256
-"""Names that are looked up at the same time: so many that slow look-ups do not delay the others."""
+"""The number of simultaneous look-ups: large, so that slow ones do not delay the others."""
 
 Endpoint = tuple[socket.AddressFamily, tuple[str | int, ...]]
 """An address for a socket: its family, and the family's notation with the IP address first."""
@@ -74,10 +74,10 @@ class LookUps:
 
 
 def _start(work: Callable[[], None]) -> bool:
-    """Start another thread; return False if that is impossible.
+    """Start a thread; return False if a limit prevents it.
 
-    The thread blocks all signals. A look-up may outlast the start, and would take signals from the
-    supervisor.
+    The thread blocks all signals. A look-up may outlast the start, and would then receive
+    signals that are meant for the supervisor.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from entrypoint.cluster.look_ups import Found, LookUps, is_open
 
 RESOLVE_SECONDS = 0.5
-"""The limit for all names together, if missing names matter little."""
+"""The time limit of all look-ups together, if a missing name does little harm."""
 OWN_SECONDS = 5.0
-"""The limit for all names together, while none is known to be this machine's."""
+"""The time limit of all look-ups together, until one host is known to be this machine."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, as far as finding its place in a list requires; tests use their own."""
+    """The properties of this machine that identify it in a host list. Tests pass their own."""
 
     host_name: str
     has_address: Callable[[str], bool]
     """Whether an IP address is one of this machine's."""
     resolve: Callable[[Iterable[str]], Mapping[str, tuple[str, ...]]]
-    """Host names or IP addresses -> their IP addresses; none for a name that does not exist. A name
-    is missing if no name server has answered."""
+    """Host names or IP addresses -> their IP addresses: () for a name that does not exist. A name
+    is missing from the result if no name server has answered."""
 
 
 def this_machine() -> Machine:
@@ -49,7 +49,7 @@ def has_address(address: str) -> bool:
 def listen(host: str, port: int, backlog: int | None = None) -> socket.socket:
     """Listen on a port of a host; "" means all addresses, with IPv6. Raises OSError.
 
-    It sets SO_REUSEADDR (remains of closed connections do not matter), never SO_REUSEPORT.
+    Sets SO_REUSEADDR, so that connections in TIME-WAIT do not matter; never SO_REUSEPORT.
     """
     dual = (not host or ":" in host) and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual or ":" in host else socket.AF_INET

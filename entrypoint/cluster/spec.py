@@ -91,7 +91,7 @@ def _dense(entries: Mapping[int, str]) -> list[str] | dict[str, str]:
 
 
 def spec_problems(name: str, spec: ClusterSpec) -> list[Problem]:
-    """Return problems of the addresses as a whole; `name` says where they were given."""
+    """Return duplicate and loopback addresses as problems; `name` is the variable of the list."""
     return [*_duplicates(name, spec), *_loopback(name, spec)]
 
 
@@ -100,7 +100,7 @@ def _duplicates(name: str, spec: ClusterSpec) -> Iterable[Problem]:
     for member in spec.members:
         other = first.setdefault(member.address, member.task)
         if other != member.task:
-            advice = f"{other} and {member.task} have the same."
+            advice = f"{other} and {member.task} have the same address."
             yield Problem(name, str(member.address), "each address once", advice)
 
 
@@ -118,7 +118,7 @@ class Resolution:
     """The result of a source."""
 
     source: str
-    """The name of the source's variable, as `explain` shows it."""
+    """The variable or file that named the cluster, as `explain` shows it."""
     spec: ClusterSpec
     task: Task | None
     """None: the source does not tell which worker this process is."""
@@ -148,5 +148,5 @@ class Resolution:
         return {"cluster": self.spec.to_json(), "task": task, **self.extra}
 
     def tf_config_text(self) -> str:
-        """Return TF_CONFIG as the child gets it; JSON in ASCII on one line."""
+        """Return TF_CONFIG for the command: JSON in ASCII, on one line."""
         return json.dumps(self.tf_config())

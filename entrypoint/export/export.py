@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, ConfigurationError, say, write_all
-from entrypoint.export import (
+from entrypoint.export.job import Job
+from entrypoint.export.kinds import (
     compose,
     jobset,
     kubernetes,
@@ -17,7 +18,6 @@ from entrypoint.export import (
     trainjob,
     vertex,
 )
-from entrypoint.export.job import Job
 from entrypoint.export.options import parse_options
 from entrypoint.export.templating import fill_in
 
@@ -33,7 +33,7 @@ KINDS: Mapping[str, tuple[str, Callable[[Job], Mapping[str, str]]]] = {
     "trainjob": ("trainjob.yaml", trainjob.fields),
     "vertex": ("vertex.yaml", vertex.fields),
 }
-"""Each kind's template, and the function that fills it in."""
+"""Each kind's template, and the function that returns the template's values."""
 
 
 def export(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""The job that a file describes, whatever its scheduler."""
+"""The description of a job, independent of its scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RUNS = "/runs"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the options of `export` ask for."""
+    """The job that the options of `export` describe."""
 
     name: str
     workers: int
@@ -18,26 +18,26 @@ class Job:
     """GPUs of each worker."""
     image: str
     storage: str
-    """Where /runs is, as the kind of file takes it (`places.py`)."""
+    """The value of --storage, in the form of this kind of file (`places.py`)."""
     machine: str = ""
-    """On what it trains, if the kind of file names it (`places.py`)."""
+    """The value of --machine; "" if this kind of file names no machine (`places.py`)."""
     variables: Mapping[str, str]
     command: tuple[str, ...]
 
     @property
     def about(self) -> str:
-        """What the header says of the job."""
+        """The description in the header of the file."""
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         gpus = {0: "", 1: ", with 1 GPU each"}.get(self.gpus, f", with {self.gpus} GPUs each")
         return workers + gpus
 
     @property
     def run_dir(self) -> str:
-        """The folder of the run, where the file decides it."""
+        """The default folder of the run, in the container."""
         return f"{RUNS}/{self.name}"
 
     def environment(self, own: Mapping[str, str], run_dir: str | None = None) -> dict[str, str]:
-        """Return the workers' variables: these, then the user's, which take precedence.
+        """Return the workers' variables. The user's take precedence over `own`.
 
         `run_dir` is "" if the platform sets the folder of the run, and None for the usual one.
         """

@@ -1,4 +1,4 @@
-"""Reads the options of `export`; finds all problems at once."""
+"""Parses the options of `export`, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from entrypoint.errors import Problem, raise_any
 from entrypoint.export.job import Job
+from entrypoint.export.kinds.sagemaker import limits_of_sagemaker
 from entrypoint.export.places import MACHINE, STORAGE, machine_of, storage_of
-from entrypoint.export.sagemaker import limits_of_sagemaker
 from entrypoint.sources import SOURCES, variables_of
 
 DEFAULTS = {
@@ -27,12 +27,12 @@ MOST_WORKERS, MOST_GPUS = 1000, 64
 NAME = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 DECIDED = {"SWARM_TASK_SLOT", *(name for one in SOURCES.values() for name in variables_of(one))}
-"""The file itself, or its scheduler, says who the workers are."""
+"""Variables that identify the workers: the file or its scheduler sets them."""
 
 
 @dataclass(frozen=True)
 class _Given:
-    """The arguments, apart: nothing is checked yet."""
+    """The arguments, separated by option. Their values are not checked yet."""
 
     values: dict[str, str] = field(default_factory=DEFAULTS.copy)
     variables: list[str] = field(default_factory=list)
@@ -126,5 +126,5 @@ def _variable(entry: str) -> Iterator[Problem]:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it is text; bytes that were none have become surrogates."""
+    """Whether the argument was UTF-8. Python reads other bytes as surrogates."""
     return not any("\ud800" <= char <= "\udfff" for char in text)

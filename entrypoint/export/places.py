@@ -1,4 +1,4 @@
-"""Where each kind of file keeps the results, and on which machines it trains."""
+"""The accepted values of --storage and --machine, for each kind of file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ STORAGE, MACHINE = "--storage", "--machine"
 
 @dataclass(frozen=True)
 class Form:
-    """The form of an option's value for a kind of file."""
+    """The accepted values of an option, for one kind of file."""
 
     pattern: str
     accepted: str
     default: str | None
-    """None if a value must be given."""
+    """None if the option is required."""
 
     def value(self, text: str) -> str:
-        """Return the value, or the default for none."""
+        """Return the given text, or the default if it is empty."""
         return text or self.default or ""
 
     def problems(self, option: str, text: str) -> Iterator[Problem]:
-        """Yield the problem of a value."""
+        """Yield a problem if the text is missing or not accepted."""
         if not text and self.default is None:
             yield Problem(option, None, self.accepted)
         elif text and not (text.isprintable() and re.fullmatch(self.pattern, text)):
@@ -66,10 +66,10 @@ _NO_MACHINE = Form("(?!)", "no value: this kind of file names no machines", "")
 
 
 def storage_of(kind: str) -> Form:
-    """Return the form of a kind's storage."""
+    """Return the accepted values of --storage."""
     return _STORAGE.get(kind, _FOLDER)
 
 
 def machine_of(kind: str, *, has_gpus: bool) -> Form:
-    """Return the form of a kind's machine."""
+    """Return the accepted values of --machine."""
     return (_WITH_GPUS if has_gpus else _WITHOUT_GPUS).get(kind, _NO_MACHINE)

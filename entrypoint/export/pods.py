@@ -1,4 +1,4 @@
-"""What the files for Kubernetes share: the pod, the claim for /runs, the failure policy."""
+"""The common parts of files for Kubernetes: the pod, the claim for /runs, the failure policy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from entrypoint.export.quoting import in_yaml, list_in_yaml, literal
 from entrypoint.export.templating import fill_in
 
 KINDS = ("kubernetes", "jobset", "trainjob", "tfjob")
-"""The kinds whose results are in a claim."""
+"""The kinds that keep their results in a PersistentVolumeClaim."""
 
 FAILURES_PER_WORKER = 6
-"""Kubernetes' default for a whole Job. Losing one worker may end the pods of all the others."""
+"""Kubernetes' default for a whole Job. Here, one loss may end the pods of all workers."""
 
 VARIABLES = {
     "FAILURE_FILE": "/dev/termination-log",
@@ -35,16 +35,16 @@ READINESS = """
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """How the pods of one kind of file differ from those of others."""
+    """The properties in which the pods of different kinds of file differ."""
 
     container: str
-    """The name of its container, which the controller may prescribe."""
+    """The name of the container. Some controllers require a particular name."""
     variables: Mapping[str, str]
     indent: int
     subdomain: str = ""
     """The headless Service through which pods have names; "" if the controller sets it."""
     has_arguments: bool = True
-    """Whether the command stands in the pod, and not elsewhere in the file."""
+    """Whether the pod contains the command; otherwise another part of the file does."""
     is_probed_for_readiness: bool = True
     restart_policy: str = "Never"
     """"" if the controller sets it."""

@@ -1,4 +1,4 @@
-"""Quotes texts for YAML, and for what schedulers expand inside of them."""
+"""Quotes texts for YAML, and escapes what schedulers would expand in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 def in_yaml(text: str) -> str:
     """Return a double-quoted YAML scalar, in ASCII.
 
-    JSON's quoting would not do: it writes characters beyond U+FFFF as two surrogates.
+    JSON's quoting is not valid here: it writes characters above U+FFFF as two surrogates.
     """
     return '"' + "".join(map(_character, text)) + '"'
 
@@ -22,18 +22,18 @@ def _character(char: str) -> str:
 
 
 def list_in_yaml(texts: Iterable[str]) -> str:
-    """Return a list on one line."""
+    """Return a YAML list on one line."""
     return f"[{', '.join(map(in_yaml, texts))}]"
 
 
 def lines_in_yaml(texts: Mapping[str, str], indent: int) -> str:
-    """Return the lines of a mapping; the first one is not indented."""
+    """Return the lines of a YAML mapping. The first line is not indented."""
     lines = (f"{name}: {in_yaml(text)}" for name, text in texts.items())
     return f"\n{' ' * indent}".join(lines)
 
 
 def literal(text: str) -> str:
-    """Return a text in which Kubernetes and Compose expand no variable: `$$` stands for `$`.
+    """Write `$` as `$$`, so that Kubernetes and Compose expand no variables.
 
     https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
     https://docs.docker.com/reference/compose-file/interpolation/
@@ -42,5 +42,5 @@ def literal(text: str) -> str:
 
 
 def literal_in_swarm(text: str) -> str:
-    """Return a text in which Swarm, too, expands nothing: its variables are Go templates."""
+    """Escape variables and Go templates, both of which Swarm expands."""
     return literal(text.replace("{{", '{{"{{"}}'))

@@ -24,10 +24,10 @@ from entrypoint.proc import this_boot
 LOCK = ".lock"
 UNFINISHED = ".unfinished-"
 ABANDONED_SECONDS = 3600
-"""An installation of another machine counts as ended after so many seconds without a change."""
+"""Another machine's installation counts as abandoned after this time without a change."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EXHAUSTED = (errno.EAGAIN, errno.ENOMEM)
-"""Too few processes or too little memory: a limit that the next start may not reach."""
+"""A limit of processes or memory, which the next start may not reach."""
 BOOT_CHARACTERS = 13
 ROOM_BYTES = 65_536
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -60,7 +60,7 @@ def install(
 
 
 def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
-    """Wait until no other worker installs there; return False if the file system has no locks.
+    """Wait until no other worker installs into the volume; return False without file locks.
 
     The kernel releases the lock of a process that has ended. Some network file systems have no
     locks. Then two workers may install the same packages, each into its own folder, and the first
@@ -116,7 +116,7 @@ def _install(
     try:
         failure = run_pip(requirements.file, unfinished, environment, log)
         if failure is not None:
-            # On a full file system pip cannot even report that. This raises OSError instead.
+            # On a full file system pip cannot report the reason. This write raises OSError instead.
             (unfinished / OUTPUT).write_bytes(bytes(ROOM_BYTES))
             verdict = verdict_on(failure, requirements.file)
             return _refuse(verdict, log) if isinstance(verdict, Problem) else verdict
@@ -133,7 +133,7 @@ def _install(
 def _publish(unfinished: Path, requirements: Requirements) -> bool:
     """Rename the folder to its final name; return False if another worker's already has it.
 
-    All content must be on the disk before, so that the name proves it after a power loss.
+    All content is synced before, so that the name proves it complete after a power loss.
     """
     sync_file_system(unfinished)
     try:

@@ -1,4 +1,4 @@
-"""Explains a failure of pip: the user has to change something, or the network may recover."""
+"""Explains a failure of pip: the user must change something, or a retry may help."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ LONGEST_WORDS = 1000
 
 COMPLAINT = re.compile(r"^(?:pip: )?error: ", re.IGNORECASE)
 UNREACHED = re.compile(r"Could not fetch URL (\S+: .*) - skipping")
+"""Only pip's debug log has this line. Its output says that there is no such package."""
 ADDRESS = re.compile(r"https?://\S+|/simple/\S+")
-"""Found only in pip's debug log; its output says that there is no such package."""
+"""Removed before LASTING is searched for, because an address may contain those words."""
 NETWORK = re.compile(
     r"connection error|connection-\w+|incomplete-download|didn't respond within"
     r"|Max retries exceeded|5\d\d Server Error|(?:408|425|429) Client Error"
 )
 TRACEBACK = "Traceback (most recent call last)"
 LASTING = re.compile(r"certificate|407 Proxy")
-"""Connection failures that would also fail the next start."""
+"""Connection failures for which a retry does not help."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ KINDS = (
 
 
 def verdict_on(failure: PipFailure, file: Path) -> Problem | tuple[int, str]:
-    """Return the problem for the user, or the exit code and the reason of a start to retry."""
+    """Return the problem for the user; if a retry may help, the exit code and the reason."""
     lines = [line.strip() for line in failure.output.splitlines() if line.strip()]
     unreached = list(dict.fromkeys(UNREACHED.findall(failure.notes)))
     for reason in (*unreached, " ".join(_from_complaint(lines))):

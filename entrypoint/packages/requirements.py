@@ -17,7 +17,7 @@ from entrypoint.settings.options import VARIABLES
 DEFAULT_NAME = "requirements.txt"
 NONE = "none"
 PACKAGES_DIR = "PACKAGES_DIR"
-"""Tells the command the folder; the image's Python puts it after its own packages."""
+"""The variable that names the folder for the command. The image's Python searches it last."""
 FOLDER = Path("/data/.packages")
 """A folder in the volume of the data sets, which is kept as long as they are. TRAINER_DATA_DIR may
 be a scheduler's read-only input."""
@@ -36,8 +36,8 @@ class Requirements:
 
     file: Path
     folder: Path
-    """Named after a digest of everything that determines its content: the file, Python, the image's
-    packages."""
+    """Named after a digest of its inputs: the file and the files that it includes, Python, the
+    machine's architecture, and the image's packages."""
 
     @property
     def site_packages(self) -> Path:
@@ -45,11 +45,11 @@ class Requirements:
         return self.folder / "lib" / PYTHON / "site-packages"
 
     def is_installed(self) -> bool:
-        """Whether all packages are installed: the folder gets its name last."""
+        """Whether all packages are installed. The folder gets its final name last."""
         return self.folder.is_dir()
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return a command's variables, so that it finds the packages and their programs."""
+        """Return the variables with which a command finds the packages and their programs."""
         path = f"{environment.get('PATH', os.defpath)}:{self.folder}/bin"
         return {**environment, PACKAGES_DIR: str(self.site_packages), "PATH": path}
 
@@ -88,9 +88,9 @@ def notes_on(requirements: Requirements | None) -> tuple[str, ...]:
 
 
 def _read(path: Path, texts: dict[Path, str]) -> Iterable[str]:
-    """Return the text of the file and of the files that it includes. Raises UnreadableFileError.
+    """Return the texts of the file and of included files. Raises UnreadableFileError.
 
-    pip reports included files that cannot be read, or are not files.
+    Unreadable included files are skipped here, because pip reports them.
     """
     texts[path] = text = read_text(path)
     for name in INCLUDED.findall(text):

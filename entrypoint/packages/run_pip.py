@@ -19,18 +19,18 @@ HEARTBEAT_SECONDS = 10.0
 OUTPUT, REPORT, TEMPORARY = "pip.log", "pip.json", "tmp"
 """Files in the installation's folder. The first two stay there for inspection."""
 NOTES = f"{TEMPORARY}/notes.log"
-"""Only this log says why an index could not be read."""
+"""pip's debug log. Only this log has the reason why an index could not be read."""
 
 _USER = re.compile(r"(//|:)(?!/)\S*@")
-"""The part of an address before the host. A password may contain anything but a space where pip
-quotes an address that it cannot parse."""
+"""The part of an address before the host. pip also quotes addresses that it cannot parse, so a
+password may contain any character but a space."""
 _QUERY = re.compile(r"(/\S*\?)\S+")
 """Storage services put a signature after the question mark of an address."""
 
 
 @dataclass(frozen=True)
 class PipFailure:
-    """A failure of pip, and its output; passwords are hidden."""
+    """A failure of pip, with its output. Credentials in addresses are hidden."""
 
     code: int
     """Its exit code, or minus the signal that ended it."""
@@ -72,8 +72,8 @@ def run_pip(
 def _command(folder: Path) -> list[str | Path]:
     """Return pip's command, without the requirements.
 
-    -I: no module of the user is imported. --prefix, not --target: installed packages count. Only
-    wheels, because there is no compiler.
+    -I: pip imports no module of the user. --prefix, unlike --target, respects installed packages.
+    Only wheels are accepted, because there is no compiler.
     """
     return [
         *(sys.executable, "-IBu", f"{PIP}/pip", "install"),

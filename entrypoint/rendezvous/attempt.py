@@ -1,4 +1,4 @@
-"""The state of one meeting on one worker, which all its parts share."""
+"""The state of one meeting on one worker, shared by all parts of the meeting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Attempt:
         self._started = self.now
         self.contradictions = Contradictions()
         self.meeting = Meeting(boot if self.is_chief else "")
-        """The chief's number for this meeting, once this worker knows it."""
+        """The meeting, with the chief's ID for it once this worker knows it."""
         self.is_ahead = False
         """Whether this worker goes ahead of the others, and will ask for them later."""
         self.ring: Ring | None = None
@@ -57,14 +57,12 @@ class Attempt:
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
         self._wrong: dict[Address, tuple[float, float]] = {}
-        """For each member's address: since when another worker has answered there, and when
-        last."""
+        """For each member's address: when another worker first answered there, and when last."""
         self._known: dict[Connection, Card] = {}
         self.has_met_any = False
-        """Whether any other worker was connected at some time."""
+        """Whether any other worker was ever connected."""
         self._sent_away: set[str] = set()
-        """The boots of workers that were sent away last: they may be met again before they have
-        ended."""
+        """The boots of the workers that were sent away last. They may return before they end."""
         self._changed = asyncio.Event()
 
     @property
@@ -79,7 +77,7 @@ class Attempt:
 
     @property
     def place(self) -> int:
-        """This worker's place in the list."""
+        """This worker's place in the list of all workers, from 0."""
         return self.terms.places[self.me.task]
 
     def member(self, task: Task) -> Member | None:
@@ -88,7 +86,7 @@ class Attempt:
         return None if place is None else self.spec.members[place]
 
     def disagreement(self, is_new: Callable[[Card], bool]) -> Disagreement:
-        """Return the kind of disagreement, if any; `is_new` identifies newcomers."""
+        """Return the kind of disagreement; `is_new` tells whether a worker is a newcomer."""
         if self.newer:
             return Disagreement.WITH_SUCCESSOR
         if not self.contradictions:
@@ -98,15 +96,15 @@ class Attempt:
         return Disagreement.OF_WORKERS
 
     def is_new(self, card: Card) -> bool:
-        """Whether a worker was not in this worker's newest ring, and is not needed."""
+        """Whether a worker was not in this worker's newest ring, and may be left out."""
         return bool(self.terms.fewer) and card.generation < self.terms.generation
 
     def refuse_passing(self, card: Card, expected: Member) -> None:
-        """Raise PeerError if another worker answers at a member's address, which may be temporary.
+        """Raise PeerError while another worker answers at a member's address for a short time.
 
-        When two containers restart, one may get the address that the other had, while other workers
-        still dial that address. So a wrong worker must answer more than once, for some time,
-        without an answer of the right one.
+        When two containers restart, one may get the other's old address, which other workers still
+        dial. So it counts as wrong only if it answers more than once, for some time, and the right
+        worker does not answer meanwhile.
         """
         if card.task == expected.task:
             self._wrong.pop(expected.address, None)
@@ -122,7 +120,7 @@ class Attempt:
 
     @property
     def _passing_seconds(self) -> float:
-        """How long a wrong worker may answer: at most a third of the gate's time limit."""
+        """The seconds for which a wrong worker may answer: at most a third of the gate's limit."""
         limit = self.terms.timeout_seconds
         return min(self.timing.passing_seconds, limit / 3) if limit else self.timing.passing_seconds
 
@@ -131,7 +129,7 @@ class Attempt:
         self._changed.set()
 
     async def news(self, seconds: float) -> bool:
-        """Wait until something has changed, or until the time is over; return whether it has."""
+        """Wait at most `seconds` for a change; return whether there was one."""
         try:
             async with asyncio.timeout(None if seconds == inf else max(0.0, seconds)):
                 await self._changed.wait()
@@ -142,7 +140,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def knows(self, connection: Connection, card: Card) -> Iterator[None]:
-        """Send contradictions to this connection, too, while it lasts."""
+        """Include this connection in `tell` and `send_away` as long as the context lasts."""
         self._known[connection] = card
         self.has_met_any |= card.boot != self.card.boot
         try:
@@ -169,9 +167,9 @@ class Attempt:
         return kind(f"gave up after {self.limit.length_seconds:g} s: {line}")
 
     async def tell(self, problems: Iterable[Problem], only: Collection[str] = ()) -> None:
-        """Send everyone the reason why the gate ends, and wait a moment until they have read it.
+        """Send all workers the reason why the gate ends; wait a moment until they have read it.
 
-        If `only` is not empty, send it only to these boots.
+        If `only` is not empty, send it only to the workers with these boots.
         """
         message = contradiction(problems)
         told = [one for one, card in self._known.items() if not only or card.boot in only]
@@ -181,7 +179,7 @@ class Attempt:
             pass
 
     def take(self, connection: Connection, problems: Iterable[Problem]) -> None:
-        """Note problems that another worker found, but not a newcomer's if fewer may continue."""
+        """Note problems that another worker found. If fewer may continue, ignore newcomers'."""
         teller = self._known.get(connection)
         if teller and self.is_new(teller):
             return

@@ -1,4 +1,4 @@
-"""The differences between workers: compares two cards, and collects all differences."""
+"""Compares the cards of workers, and collects all differences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOT_SET = "not set"
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference, in the parts of a `Problem` without the worker's name."""
+    """A difference: the parts of a `Problem` without the worker's name."""
 
     what: str
     received: str
@@ -45,12 +45,12 @@ class Contradictions:
         return {boot for boot, card in self._accused.items() if kind(card)}
 
     def are_all_of(self, kind: Callable[[Card], bool]) -> bool:
-        """Whether only workers of one kind have differences, or only these report them."""
+        """Whether all workers that have or report differences are of one kind."""
         cards = [*self._accused.values(), *self._tellers]
         return bool(cards) and all(card is not None and kind(card) for card in cards)
 
     def add(self, card: Card, where: str, difference: Difference) -> None:
-        """Note a difference of the card's worker, which was met at that address."""
+        """Note a difference of the card's worker, which answered at `where`."""
         workers = self._found.setdefault(difference, {})
         workers.setdefault(card.boot, f"{card.task} at {where}")
         self._accused[card.boot] = card
@@ -75,7 +75,7 @@ class Contradictions:
 
 
 def in_a_line(problem: Problem) -> str:
-    """Return the differences for the log of a worker that continues."""
+    """Return a problem as one line, for the log of a worker that continues."""
     return f"{problem.name}: received {problem.received}; accepted: {problem.accepted}"
 
 
@@ -86,7 +86,7 @@ def other_hosts(theirs: str, own: str, me: Member) -> Difference:
 
 
 def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
-    """Return the problem of a worker (perhaps this process) that answers at another's address."""
+    """Return the difference of a worker that answers at another worker's address."""
     return Difference(
         _index_name(spec),
         _index(spec, task),
@@ -97,18 +97,18 @@ def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
 
 
 def same_index(spec: ClusterSpec, task: Task, other: str) -> Difference:
-    """Return the problem of a worker whose index another process at that address has, too."""
+    """Return the difference of a worker whose index another process at `other` also has."""
     return _taken(spec, task, f"Another {task} runs at {other}.")
 
 
 def replaced(spec: ClusterSpec, task: Task, other: str) -> Difference:
-    """Return the problem of a worker that another process at that address has replaced."""
-    advice = f"Another {task} runs at {other}, and was in a later ring: it has replaced this one."
+    """Return the difference of a worker that another process at `other` has replaced."""
+    advice = f"Another {task} runs at {other}. It was in a later ring, so it has replaced this one."
     return _taken(spec, task, advice)
 
 
 def replaced_chief(spec: ClusterSpec, newer: Member) -> Difference:
-    """Return the problem of a worker 0 that was not in the newest ring of another worker."""
+    """Return the difference of a worker 0 that was not in another worker's newest ring."""
     task = spec.chief.task
     advice = f"{_named(newer)} was in a later ring, with another {task} in this one's place."
     return _taken(spec, task, advice)
@@ -120,7 +120,7 @@ def _taken(spec: ClusterSpec, task: Task, advice: str) -> Difference:
 
 
 def other_versions(theirs: Card, mine: Card, me: Member) -> Iterable[Difference]:
-    """Yield a difference for each value that both cards have, and that differs."""
+    """Yield a difference for each value that is set on both cards, and differs."""
     same_image = "Use the same image everywhere."
     same_code = "Copy the same folder to every machine."
     one_kind = "Is --gpus all missing on one worker? CUDA_VISIBLE_DEVICES=-1 hides GPUs."

@@ -15,10 +15,10 @@ LONGEST_VALUE = 200
 """The number of characters of one value on a card."""
 
 COMMAND = "command"
-"""The one setting of the entrypoint's own command that workers run together: its name."""
+"""The only setting of a command of the entrypoint's own that all workers run: its name."""
 
 MOST_SETTINGS = 32_768
-"""The number of bytes for settings on a card. The digest covers settings that do not fit."""
+"""The number of bytes for settings on a card. The digest also covers those that do not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ class Facts:
     gpus_per_worker: str
     """"" if it is not set."""
     settings: Mapping[str, str]
-    """The trainer's settings that must agree, name -> value; COMMAND for the entrypoint's own; {}
-    for other commands."""
+    """The trainer's settings that must agree, name -> value. COMMAND for a command of the
+    entrypoint's own; {} for other commands."""
     devices: str = ""
     """The kind of device that the command trains on, "CPU" or "GPU"; "" if a setting chooses it."""
     min_workers: str = ""
@@ -51,7 +51,7 @@ def host_list(spec: ClusterSpec) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """The facts that a worker sends about itself; values are shortened, and lists are digests."""
+    """The facts that a worker sends about itself: shortened values, and digests of lists."""
 
     task: Task
     boot: str
@@ -77,7 +77,7 @@ class Card:
     """Whether the worker's command runs, and has asked for its neighbours."""
 
     @classmethod
-    def of(  # noqa: PLR0913 -- as many as it says
+    def of(  # noqa: PLR0913 -- all parts of a card
         cls,
         facts: Facts,
         task: Task,
@@ -110,7 +110,7 @@ class Card:
     def was_replaced_by(self, other: Card) -> bool:
         """Whether the other process of the same task was in a later ring than this one.
 
-        A process that was in no ring may be right or wrong: its index may be wrong.
+        A process that was in no ring may be the right one, or have a wrong index.
         """
         return 0 < self.generation < other.generation
 
@@ -126,8 +126,8 @@ class Card:
             task=Task(message.text("task", LONGEST_VALUE), message.number("index")),
             is_chief=message.flag("is_chief"),
             settings=message.mapping("settings", LONGEST_VALUE),
-            # Another version of the image may omit these. Its worker must still hear that versions
-            # differ.
+            # Another version of the image may omit these. Its worker must still be told that the
+            # versions differ.
             generation=message.number("generation") if "generation" in message.fields else 0,
             ring_size=message.number("ring_size") if "ring_size" in message.fields else 0,
             devices=_optional(message, "devices"),
@@ -147,7 +147,7 @@ def _optional(message: Message, name: str) -> str:
 
 
 def _short(value: str) -> str:
-    """Return a value as it is shown; two different values remain different."""
+    """Return a value in at most 200 characters. Different values remain different."""
     shown = escaped(value)
     if len(shown) <= LONGEST_VALUE:
         return shown

@@ -21,13 +21,13 @@ SPARE_FILES = 1024
 
 
 def pass_gate(terms: Terms) -> Meeting:
-    """Wait until all workers are released together; the own port is free again then.
+    """Wait until all workers are released together. Then this worker's port is free again.
 
-    All of them get the same meeting, and no other workers have it. If the others train already,
-    this worker is released alone, without a meeting.
+    All of them get the same meeting, whose ID is unique. If the others train already, this worker
+    is released alone, without a meeting.
 
-    Raises PeersMissingError at the time limit, ContradictionError at once, PortTakenError,
-    PortClosedError. If the process is killed, it leaves nothing behind.
+    Raises PeersMissingError at the time limit, ContradictionError without waiting for it,
+    PortTakenError and PortClosedError. Nothing remains if the process is killed.
     """
     if warning := address_warning(terms.me):
         terms.say("WARNING", warning)
@@ -35,7 +35,7 @@ def pass_gate(terms: Terms) -> Meeting:
 
 
 async def released(terms: Terms) -> Meeting:
-    """Return and raise like `pass_gate`; if it is cancelled, it leaves nothing behind."""
+    """Return and raise like `pass_gate`. Nothing remains if it is cancelled."""
     attempt = await meet(terms)
     return attempt.meeting if attempt else Meeting()
 
@@ -89,7 +89,7 @@ def _say_end(attempt: Attempt) -> None:
 
 
 def _allow_files(count: int) -> None:
-    """Raise this process's soft limit of open files to the number, as far as it is allowed."""
+    """Raise the soft limit of open files to `count`, or to the hard limit if that is lower."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

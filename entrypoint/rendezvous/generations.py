@@ -8,9 +8,9 @@ BYTES = 8
 
 
 class Generations:
-    """The newest of this worker's rings, over all runs of its command.
+    """The newest ring of this worker, over all runs of its command.
 
-    It is shared with every process that is forked from the one that creates it.
+    It is shared with every process forked from the one that creates it.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Generations:
         return self._read()[1]
 
     def note(self, generation: int, size: int) -> None:
-        """Note a newer ring with so many workers."""
+        """Note a ring of `size` workers, if it is newer."""
         if generation > self.newest:
             both = generation.to_bytes(BYTES, "big") + size.to_bytes(BYTES, "big")
             os.pwrite(self._file, both, 0)

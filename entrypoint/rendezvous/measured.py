@@ -19,7 +19,7 @@ async def measured_links(
     members: Sequence[Member],
     effort: Effort,
 ) -> list[Link]:
-    """Return the links of a ring, worker 0's first; close the connections, which only measure.
+    """Return the links of a ring, worker 0's first; close the measuring connections.
 
     Raises PeersMissingError, which names a worker that does not answer.
     """

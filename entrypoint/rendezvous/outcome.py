@@ -17,10 +17,10 @@ class Meeting:
     """The workers that continue together."""
 
     identity: str = ""
-    """Worker 0's number for the meeting. WENT_AHEAD if this worker goes ahead and the others wait
-    for it; "" if there was no meeting, or if the others train meanwhile."""
+    """Worker 0's ID for the meeting. WENT_AHEAD if this worker goes ahead and the others wait for
+    it; "" if there was no meeting, or if the others train meanwhile."""
     positions: tuple[int, ...] = ()
-    """Their places in the list of all workers, ascending; () for all of them."""
+    """The places of these workers in the list of all workers, ascending; () for all of them."""
 
     @property
     def text(self) -> str:
@@ -46,11 +46,11 @@ class Ring:
     left: socket.socket
     right: socket.socket
     probes: tuple[socket.socket, socket.socket] | None = None
-    """More connections with the left and the right neighbour, to measure the network; None: it is
-    not measured now, or they could not be made."""
+    """More connections with the left and the right neighbour, to measure the network. None if it is
+    not measured now, or if they could not be made."""
 
     def close(self) -> None:
-        """Close the own copies of both sockets, but not the probes."""
+        """Close this process's copies of `left` and `right`, but not the probes."""
         self.left.close()
         self.right.close()
 
@@ -62,27 +62,27 @@ class Fewer:
     least: int
     """The smallest number of workers, worker 0 included: more than half of all."""
     after_seconds: float
-    """How long they wait for the others first."""
+    """The seconds for which they first wait for the others."""
 
 
 MOST_NAMED = 10
 """The number of missing workers that a line names."""
 
 LONGEST_REASON = 3500
-"""The number of characters for the missing workers and reasons. A message's text (4096) holds the
-whole line."""
+"""The number of characters for the missing workers and reasons, so that the whole line fits into a
+message's text (4096)."""
 
 NOT_HEARD_FROM = "not heard from yet"
 
 
 def waiting_line(missing: Sequence[tuple[Member, str]], count: int, seconds: float) -> str:
-    """Return for example "waiting for 1 of 4 workers for 12 s: worker-2 at c:2222: refused …"."""
+    """Return a line such as "waiting for 1 of 4 workers for 12 s: worker-2 at c:2222: …"."""
     named = with_reasons(missing)
     return f"waiting for {len(missing)} of {count} workers for {seconds:.0f} s: {named}"
 
 
 def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
-    """Return members with the reasons why they are missing; those with one reason are grouped."""
+    """Return the missing members with the reasons. Members with the same reason are grouped."""
     reasons: dict[str, list[str]] = {}
     for member, reason in missing[:MOST_NAMED]:
         reasons.setdefault(reason, []).append(f"{member.task} at {member.address}")
@@ -92,7 +92,7 @@ def with_reasons(missing: Sequence[tuple[Member, str]]) -> str:
 
 
 def no_ring(troubles: Mapping[str, str]) -> str:
-    """Return why there is no ring; `troubles` has each worker's name and what is wrong with it."""
+    """Return why there is no ring; `troubles` maps a worker's name to its problem."""
     named = "; ".join(f"{name} {troubles[name]}" for name in [*troubles][:MOST_NAMED])
     more = len(troubles) - MOST_NAMED
     return _bounded(named) + (f"; and {more} more" if more > 0 else "")
@@ -105,7 +105,7 @@ def chief_line(chief: Member, reason: str, seconds: float) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Return a text that is safe in a line, and short enough for it."""
+    """Return a text that is safe and short enough for one line."""
     return shortened(escaped(text), LONGEST_REASON)
 
 

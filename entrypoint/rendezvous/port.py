@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def address_warning(me: Member) -> str | None:
-    """Return a warning if the own address is not one of this machine's; takes up to 0.5 s."""
+    """Return a warning if this worker's address is not this machine's; takes at most 0.5 s."""
     host = me.address.host
     found = resolve([host]).get(host, ())
     if not found or any(has_address(address) for address in found):
@@ -33,9 +33,9 @@ def address_warning(me: Member) -> str | None:
 
 
 async def open_port(host: str, me: Member, seconds: float, say: Say) -> socket.socket:
-    """Return a socket that listens on the own port of a host; "" means all interfaces.
+    """Return a socket that listens on this worker's port at `host`; "" means all interfaces.
 
-    A port that is in use is retried for so many seconds. Raises PortTakenError, PortClosedError.
+    A port in use is retried for `seconds`. Raises PortTakenError, PortClosedError.
     """
     port, start = me.address.port, asyncio.get_running_loop().time()
     said = False

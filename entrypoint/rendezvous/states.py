@@ -1,6 +1,6 @@
 """The states of a meeting, and which state comes next.
 
-Nothing here waits, sends or reads a clock: the roles report what they see, and act on the answer.
+Nothing here waits, sends or reads a clock. The roles report what they see, and act on the result.
 docs/explanation/decisions/0019-one-meeting.md lists the messages of each state.
 """
 
@@ -10,11 +10,11 @@ from enum import Enum
 
 
 class Expected(Enum):
-    """What a worker whose command asks knows about another one, from earlier rings."""
+    """The knowledge about another worker from earlier rings, when this worker's command asks."""
 
-    COMES = "It was in the last ring, or there was none: the others wait for it, for a while."
-    STARTS = "It was met before its command's start: its command will ask."
-    AWAITED = "It waits to join: the last ring has ended for its sake."
+    COMES = "It was in the last ring, or there was none: the others wait for it for some time."
+    STARTS = "It was met before its command started, and the command will ask."
+    AWAITED = "It waits to join: the last ring ended to let it join."
     MISSING = "It was not in the last ring: no worker waits for it."
     LEFT_OUT = "It has broken rings before: the others continue without it, and do not wait for it."
 
@@ -27,7 +27,7 @@ class Expected(Enum):
 class Disagreement(Enum):
     """The kinds of disagreement at a meeting."""
 
-    NONE = "Nothing does."
+    NONE = "All workers agree."
     WITH_NEWCOMERS = "Only newcomers differ, or only they report it: the others continue."
     OF_WORKERS = "Workers differ that may not continue without each other."
     WITH_SUCCESSOR = "A worker was in a later ring, with another worker 0 than this one."
@@ -36,13 +36,13 @@ class Disagreement(Enum):
 class ChiefState(Enum):
     """The states of worker 0 at a meeting."""
 
-    GATHERS = "Too few are here: each worker that checks in is compared, and dialled back."
+    GATHERS = "Too few are here: workers that check in are compared and dialled back."
     SENDS_AWAY = "Only newcomers have a problem: they are told, and the others continue."
     CONTRADICTED = "Workers do not agree: all are told, and the meeting ends."
-    REPLACED = "Another process was worker 0 in a later ring: this one exits alone."
-    CONFIRMS = "Enough are here: each is asked whether it is alive, and nothing is against it."
-    RELEASES = "All have confirmed, and commands are to start: the ports close, and all go."
-    LINKS = "All have confirmed, and commands ask: each connects with its neighbours, and all go."
+    REPLACED = "Another process was worker 0 in a later ring: only this one exits."
+    CONFIRMS = "Enough are here: each is asked whether it is alive and agrees."
+    RELEASES = "All have confirmed, and commands are to start: the ports close, and all continue."
+    LINKS = "All have confirmed, and commands ask: neighbours connect, and all continue."
     GAVE_UP = "The time is over, or too many attempts to form a ring have failed."
 
 
@@ -57,7 +57,7 @@ class Gathered(Enum):
 def chief_state(
     disagreement: Disagreement, gathered: Gathered, *, asks: bool, is_over: bool
 ) -> ChiefState:
-    """Return the state of worker 0, whose command starts, or asks for its neighbours.
+    """Return the next state of worker 0. `asks`: its command asks for its neighbours.
 
     `is_over`: the time is over, or too many attempts to form a ring have failed.
     """
@@ -83,15 +83,15 @@ class MemberState(Enum):
     DIALS = "It has no connection with worker 0, and dials it."
     CHECKED_IN = "Worker 0 knows it; it answers, and logs worker 0's lines."
     PROMISED = "It has confirmed: for a few seconds worker 0 alone decides."
-    LINKED = "It connects with its neighbours, or has, and waits for the others."
+    LINKED = "It connects with its neighbours, then waits for the others."
     CONTRADICTED = "Workers do not agree: worker 0 is told, and the meeting ends."
-    SENDS_AWAY = "A newcomer does not agree, or reports it: it is told, and cannot veto."
+    SENDS_AWAY = "Only a newcomer disagrees: it is told, and cannot veto."
     WENT = "It continues: together with the others, or ahead of them."
     GAVE_UP = "The time is over, or worker 0 has restarted too often."
 
 
 def member_state(state: MemberState, disagreement: Disagreement, *, is_over: bool) -> MemberState:
-    """Return the state of another worker, whose conversation with worker 0 has reached `state`.
+    """Return the next state of another worker; `state` is that of its talk with worker 0.
 
     `is_over`: the time is over.
     """

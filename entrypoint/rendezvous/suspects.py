@@ -1,4 +1,4 @@
-"""Worker 0's knowledge of the others from ring to ring: which are expected, or left out."""
+"""Worker 0's knowledge of the others from ring to ring: which to expect, or to leave out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from entrypoint.rendezvous.states import Expected
 
 FIRST_SECONDS, LONGEST_SECONDS = 30.0, 600.0
-"""Pauses before a worker that was left out may rejoin: the first one, and the longest."""
+"""The first and the longest pause before a worker that was left out may rejoin."""
 FIRST_AFTER_A_RING_SECONDS = 5.0
-"""The first pause of a worker that was in a ring, and may have been killed by chance."""
+"""The first pause of a worker that was in a ring. It may have been killed by chance."""
 FAILURES = 2
 """The number of meetings in a row without a ring after which a worker is left out."""
 IN_VAIN = "it was met twice, but no ring was formed with it"
@@ -23,25 +23,24 @@ class Suspect:
     """A worker that rejoins alone, and only after its pause."""
 
     until: float
-    """The end of its pause, by the clock."""
+    """The end of its pause: seconds of the clock."""
     pause: float
-    """The length of its pause; 0 for none yet."""
+    """The length of its pause in seconds; 0 before its first one."""
     reason: str
 
 
 class Suspects:
-    """All workers by their places in the list, and those under suspicion.
+    """The suspects among all workers, by their places in the list.
 
-    A meeting cannot see every problem until neighbours are connected.
+    Some problems appear only when neighbours connect, after the meeting:
 
-    A worker may reach worker 0, and be reached by it, but not reach its right neighbour. After two
-    meetings in a row without a ring, the workers of the last ring continue by themselves, if they
-    are enough. The others then rejoin one by one, which shows the worker at fault.
+    - A worker and worker 0 reach each other, but the worker does not reach its right neighbour.
+      After two meetings in a row without a ring, the workers of the last ring continue alone, if
+      they are enough. The others then rejoin one by one, which shows the worker at fault.
+    - A worker joins a ring and then crashes, and so ends each ring that it joins. The first time
+      may be chance.
 
-    Another worker joins the ring, and then does not fit, or crashes, and so ends each ring that it
-    joins. The first time may be chance.
-
-    Both kinds are latecomers, and do not rejoin at once, because that would end the ring again.
+    Both kinds are latecomers. They rejoin after a pause, because they may end the ring again.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,7 +72,7 @@ class Suspects:
         self._starting = frozenset(places)
 
     def note_waiting(self, places: Collection[int]) -> None:
-        """Note the workers that wait to join: the ring is about to end for their sake."""
+        """Note the workers that wait to join. The ring is about to end to let them in."""
         self._awaited = frozenset(places)
 
     @property
@@ -88,22 +87,22 @@ class Suspects:
 
     @property
     def places(self) -> set[int]:
-        """Workers to leave out of the next ring, unless they rejoin, or the others are too few."""
+        """Workers to leave out of the next ring, unless they rejoined or the rest is too few."""
         return set(self._suspects) - self._ring
 
     def admitted(self, waiting: Collection[int]) -> list[int]:
-        """Return which waiting workers may rejoin: all above suspicion, otherwise one suspect."""
+        """Return the waiting workers that may rejoin: all trusted ones, otherwise one suspect."""
         trusted = [place for place in waiting if place not in self._suspects]
         tried = [place for place in waiting if place in self._suspects and not self.pause(place)]
         return trusted or sorted(tried, key=lambda place: self._suspects[place].until)[:1]
 
     def pause(self, place: int) -> float:
-        """Return for how many more seconds a worker is left out."""
+        """Return the seconds for which a worker is still left out."""
         suspect = self._suspects.get(place)
         return max(0.0, suspect.until - self._clock()) if suspect else 0.0
 
     def why(self, place: int) -> str:
-        """Return for example "is left out for 30 s: it was …"; "" if its pause is over."""
+        """Return a clause such as "is left out for 30 s: it was …"; "" if its pause is over."""
         if not self.pause(place):
             return ""
         suspect = self._suspects[place]

@@ -34,12 +34,12 @@ class Terms:
     task: Task
     facts: Facts
     timeout_seconds: float
-    """How long it waits for others to come; 0 for no limit."""
+    """The seconds for which it waits for others to come; 0 for no limit."""
     token: str | None
     say: Say
     timing: Timing
     start_seconds: float = 0.0
-    """How long it waits for commands that are starting; 0 for no limit."""
+    """The seconds for which it waits for commands that are starting; 0 for no limit."""
     network: Network = field(default_factory=SocketNetwork)
     generation: int = 0
     """The newest ring that this worker was in; 0 for none."""
@@ -51,17 +51,17 @@ class Terms:
     """The rules for continuing without some workers; None: all are needed. Worker 0's rules
     apply."""
     suspects: Suspects = field(default_factory=Suspects)
-    """What is known about the others from earlier rings."""
+    """The knowledge about the others from earlier rings."""
     most_losses: float = inf
-    """How many losses in a row are allowed before the ring is formed."""
+    """The number of losses in a row that are allowed before the ring is formed."""
     were_together: bool = False
     """Whether the workers that ask now have met before, and have logged it."""
     measures: bool = False
-    """Whether the ring gets connections to measure the network with. Worker 0's wish counts."""
+    """Whether the ring gets connections that measure the network. Worker 0 decides."""
     note_network: Callable[[Sequence[Link]], None] = _not_noted
     """Called with the links of a ring once they are measured."""
     prolong: Callable[[str], None] = _unheard
-    """Called every few seconds with the reason of the wait, while the time limit is renewed."""
+    """Called with the reason of the wait whenever the time limit is renewed."""
 
     @property
     def me(self) -> Member:
@@ -70,7 +70,7 @@ class Terms:
 
     @functools.cached_property
     def places(self) -> dict[Task, int]:
-        """Each worker's place in the list, which may have thousands of entries."""
+        """Each worker's place in the list. The list may have thousands of entries."""
         return {member.task: place for place, member in enumerate(self.spec.members)}
 
     @property
@@ -80,13 +80,13 @@ class Terms:
 
 
 COMING, STARTING = False, True
-"""Whether all missing workers have been here, and their commands are only starting."""
+"""The two limits. STARTING: all missing workers were here, and their commands only start."""
 
 
 class Limit:
-    """A limit for workers that come, and one for commands that start; only one runs at a time.
+    """Two limits, of which one runs: for workers to come, and for commands to start.
 
-    A change between them restarts neither. Otherwise a worker that flaps would extend both.
+    Switching restarts neither. Otherwise a worker that flaps would extend both.
     """
 
     def __init__(self, terms: Terms, clock: Callable[[], float]) -> None:
@@ -107,12 +107,12 @@ class Limit:
         return (self.length_seconds or inf) - spent
 
     def note(self, *, is_starting: bool) -> None:
-        """Note which of the two runs from now on."""
+        """Switch to the limit that runs from now on."""
         now = self._clock()
         self._spent[self.is_starting] += now - self._since
         self.is_starting, self._since = is_starting, now
 
     def renew(self, *, is_starting: bool) -> None:
-        """Restart one of them."""
+        """Restart one of the two limits."""
         self.note(is_starting=self.is_starting)
         self._spent[is_starting] = 0.0

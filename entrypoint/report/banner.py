@@ -6,7 +6,7 @@ from entrypoint.cluster.spec import Resolution
 
 
 def banner(resolution: Resolution | None, version: str | None) -> str:
-    """Return for example "cluster-trainer 0.1.0: worker-1 of 2 (chief is worker-0 at …), …"."""
+    """Return a line such as "cluster-trainer 0.1.0: worker-1 of 2 (chief is worker-0 at …), …"."""
     program = f"cluster-trainer {version}" if version else "cluster-trainer"
     if resolution is None or resolution.task is None:
         return f"{program}: one worker, no TF_CONFIG"

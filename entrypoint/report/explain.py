@@ -33,9 +33,9 @@ def explain(
 
 
 def _print(text: str) -> int:
-    """Write to stdout; a reader that is gone, or a full disk, causes no traceback.
+    """Write to stdout. A closed pipe or a full disk causes no traceback.
 
-    It bypasses Python's stdout, which would try again to write the rest at exit.
+    Bypasses Python's buffer, which would be written again at exit.
     """
     try:
         write_all(STDOUT, f"{text}\n".encode(errors="backslashreplace"))

@@ -23,7 +23,7 @@ NOT_SET = "(not set)"
 
 @dataclass(frozen=True)
 class Explained:
-    """A variable's value as it is shown, None if it has none; and its source."""
+    """A variable's value as shown (None if it has none), and its source."""
 
     value: str | None
     source: str
@@ -32,7 +32,7 @@ class Explained:
 def explained_values(
     environ: Environ, answer: Answer, requirements: Requirements | None = None
 ) -> dict[str, Explained]:
-    """Return our variables, and the schedulers' and the trainer's that are set.
+    """Return the entrypoint's variables, and those set by a scheduler or for the trainer.
 
     Secrets are hidden.
     """
@@ -65,7 +65,7 @@ def _without_proxy(environ: Environ, resolution: Resolution) -> dict[str, Explai
 
 
 def _packages(environ: Environ, requirements: Requirements) -> dict[str, Explained]:
-    """Return which file was found, if none was named, and where its packages are."""
+    """Return the folder of the packages, and the file unless the user has named it."""
     state = "installed" if requirements.is_installed() else "not installed yet; a start does it"
     folder = {PACKAGES_DIR: Explained(str(requirements.site_packages), f"derived: {state}")}
     if environ.given("REQUIREMENTS_FILE"):

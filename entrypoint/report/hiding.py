@@ -1,4 +1,4 @@
-"""Hides secrets in an explanation, as far as names identify them."""
+"""Hides the values of secrets in an explanation. A secret is identified by its name."""
 
 from __future__ import annotations
 

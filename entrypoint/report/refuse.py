@@ -1,4 +1,4 @@
-"""Ends a start that the configuration does not allow."""
+"""Reports a wrong configuration, and ends the start."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def refuse(
     environment: Mapping[str, str],
     directory: Path,
 ) -> int:
-    """Print the entrypoint's problems, and the trainer's if it was to run, in one message.
+    """Print the problems of the entrypoint and the trainer in one message; return the exit code.
 
-    The trainer is asked without a TF_CONFIG, because none can be trusted.
+    The trainer checks its settings without a TF_CONFIG, because none can be trusted.
     """
     checked = _check(request, options, environment, directory) if request.is_trainer else Checked()
     found = ConfigurationError((*error.problems, *checked.problems))

@@ -11,7 +11,7 @@ from entrypoint.settings.options import Options
 from entrypoint.settings.platform_variables import exceptions_for
 
 TRAINER_ENDS_EARLIER_SECONDS = 2
-"""The trainer ends so much earlier than the kill, so that it can still report its end."""
+"""The trainer stops this much earlier than the kill, so that it can still report its end."""
 
 LOG_LEVEL, LEVEL_OF_IMAGE = "TF_CPP_MIN_LOG_LEVEL", "1"
 
@@ -23,10 +23,10 @@ NUL)."""
 def command_environment(
     environ: Environ, tf_config: str | None, hosts: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the command's variables: all that were read, and TF_CONFIG only if there is a cluster.
+    """Return the command's variables; TF_CONFIG only if there is a cluster.
 
-    `hosts` are the workers' hosts; they are reached without a proxy. Raises ConfigurationError if a
-    value from a file is longer than Linux can pass on.
+    `hosts` are the workers' hosts, which programs reach without a proxy. Raises ConfigurationError
+    if a value from a file is longer than Linux can pass on.
     """
     variables = environ.texts()
     if tf_config is not None:
@@ -42,10 +42,10 @@ def command_environment(
 
 
 def _without_pages_of_warnings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the level that hides TensorFlow's warnings about a failed sum of a ring.
+    """Return the log level that hides TensorFlow's warnings about a failed all-reduce of a ring.
 
-    TensorFlow prints them twice, with lines of Python, whenever a worker is lost. A level that is
-    already set stays.
+    TensorFlow prints them twice, with Python tracebacks, whenever a worker is lost. A level other
+    than the image's own stays.
     """
     is_by_tensorflow = variables.get("TRAINER_COLLECTIVES", "").strip() == "tensorflow"
     is_the_images = variables.get(LOG_LEVEL) == LEVEL_OF_IMAGE

@@ -1,4 +1,4 @@
-"""Reads the environment: variables, `VAR_FILE` forms and `.env`, with every problem."""
+"""Reads the environment: variables, `VAR_FILE` forms and `.env`. Collects all problems."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Environ:
-    """All variables after `.env` and the `VAR_FILE` forms; the sources read it."""
+    """All variables, with `.env` and the `VAR_FILE` forms applied."""
 
     values: Mapping[str, Value]
     broken: frozenset[str] = frozenset()
-    """Names without a value, because their form could not be read."""
+    """Names that were given, but whose value could not be read."""
     problems: tuple[Problem, ...] = ()
     service_links: Mapping[str, str] = field(default_factory=dict)
     """Variables that have the name of a setting, but that Kubernetes set for a Service: ignored."""
@@ -49,8 +49,8 @@ class Environ:
         return name in self.values or name in self.broken
 
     def texts(self) -> dict[str, str]:
-        """Return all variables for the command, except TF_CONFIG, which is written for it."""
-        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # only the gate needs the token
+        """Return the variables for the command, without TF_CONFIG and CLUSTER_TOKEN."""
+        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # one is added later; the gate needs the other
         return {name: value.text for name, value in self.values.items() if name not in hidden}
 
     def label(self, name: str) -> str:
@@ -64,7 +64,7 @@ class Environ:
 def read_environ(environ: Mapping[str, str], directory: Path, *, root: Path = Path("/")) -> Environ:
     """Read all variables; `.env` and relative paths are resolved in the directory.
 
-    It never raises: the result has the problems.
+    Never raises: the result has the problems.
     """
     dotenv = read_dotenv(environ.get("ENV_FILE"), directory)
     below = _read_layer(dotenv.values, dotenv.source, directory)
@@ -122,7 +122,7 @@ def _both(name: str, text: str, path: str) -> Problem:
 def whole_number(environ: Environ, name: str, low: int, high: int | None, why: str = "") -> int:
     """Return a variable as a number from low to high (None: no bound).
 
-    Raises ConfigurationError; `why` continues "accepted: 0 to 1" with the reason.
+    `why` is appended to the accepted range in the message. Raises ConfigurationError.
     """
     number = parse_whole_number(environ.get(name) or "")
     if number is None or number < low or (high is not None and number > high):

@@ -27,8 +27,8 @@ class EnvironmentVariable:
     file_form: bool = True
     """Whether NAME_FILE may name a file that holds the value."""
     may_be_empty: bool = True
-    """An empty option counts as unset. Variables that describe the peers may not be empty: if a
-    template filled in nothing, each worker would silently train alone."""
+    """Whether an empty value counts as unset. Variables that describe the peers may not be empty:
+    after a mistake in a template, each worker would silently train alone."""
 
 
 def by_name(*variables: EnvironmentVariable) -> dict[str, EnvironmentVariable]:

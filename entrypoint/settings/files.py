@@ -1,4 +1,4 @@
-"""Reads small text files that a user named, `.env` among them, without ever blocking."""
+"""Reads small text files that the user has named, and `.env`. It never blocks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ DEFAULT_NAME = ".env"
 
 @dataclass(frozen=True)
 class DotenvFile:
-    """The content of such a file."""
+    """The content of a `.env` file."""
 
     source: str = DEFAULT_NAME
     values: Mapping[str, str] = field(default_factory=dict)
@@ -110,10 +110,10 @@ def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
 def _parse(text: str, source: str) -> DotenvFile:
     """Return the file's values, the last one of each name, and its invalid lines.
 
-    Values are used unchanged: `$NAME` in them is not expanded. A name alone on a line sets nothing.
+    Values are used unchanged: `$NAME` is not expanded. A name without `=` sets nothing.
     Invalid lines are not repeated: they may be secrets.
     """
-    # imported here: it takes 10 ms, and most containers have no such file
+    # Imported here: the import takes 10 ms, and most containers have no such file.
     from dotenv.parser import parse_stream  # noqa: PLC0415
 
     values, problems = {}, []

@@ -19,13 +19,13 @@ class Form(Generic[T]):
     """The accepted values of an option."""
 
     accepted: str
-    """In words, for messages and documents: "a whole number from 0"."""
+    """A phrase for messages and documents: "a whole number from 0"."""
     parse: Callable[[str], T | None]
     """Returns None for a text that is not accepted."""
 
 
 def parse_whole_number(text: str) -> int | None:
-    """Return the number that up to 9 plain digits write, else None (int() accepts far more)."""
+    """Return a number of up to 9 ASCII digits, else None. int() accepts other forms, too."""
     match = re.fullmatch(rf"\s*(-?[0-9]{{1,{MOST_DIGITS}}})\s*", text)
     return int(match[1]) if match else None
 
@@ -43,7 +43,7 @@ def whole_number(low: int, high: int | None = None) -> Form[int]:
 
 
 def flag() -> Form[int]:
-    """Return the form of 0 or 1. Any text counts: users' programs read the same variable."""
+    """Return the form of 0 or 1. Any text is accepted: users' programs read the same variable."""
 
     def parse(text: str) -> int:
         return 0 if text.strip().lower().lstrip("0") in NO else 1
@@ -61,7 +61,7 @@ def seconds() -> Form[float]:
 
 
 def choice(*words: str) -> Form[str]:
-    """Return the form of one of some words, in any case."""
+    """Return the form of one of these words, in upper or lower case."""
 
     def parse(text: str) -> str | None:
         word = text.strip().lower()

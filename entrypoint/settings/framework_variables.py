@@ -1,4 +1,4 @@
-"""The cluster in the variables of other frameworks than TensorFlow, for commands that use them.
+"""The cluster in the variables of Keras, JAX and PyTorch, for commands that use them.
 
 - Keras, `keras.distribution.initialize`:
   https://keras.io/api/distribution/initialization_functions/
@@ -7,8 +7,8 @@
 - PyTorch, `torch.distributed.init_process_group("env://")`:
   https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
 
-Each worker is one process. The process of rank 0 listens on its worker's address, as TensorFlow's
-does: the gate has left that port when the command starts.
+Each worker is one process. The process of rank 0 listens on its worker's address, like TensorFlow.
+The gate has closed that port when the command starts.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ NAMES = (
 def framework_variables(
     resolution: Resolution | None, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the cluster for frameworks of which no variable is set.
+    """Return the variables of those frameworks for which the user has set none.
 
-    A user or a scheduler that has set one of a framework's variables means to tell it all: a rank
-    of ours beside an address of theirs would be wrong.
+    If a user or a scheduler has set one of a framework's variables, none is added: our rank would
+    not match their address.
 
     Args:
-        resolution: the cluster and the task; None, or an evaluator, has none of these variables.
-        variables: those that the command gets anyway.
+        resolution: the cluster and the task. A single worker or an evaluator gets no variables.
+        variables: the command's other variables.
     """
     if not resolution or resolution.rank is None:
         return {}

@@ -1,7 +1,7 @@
 """The entrypoint's own options: how long to wait, how often to retry, how to log.
 
-Each is declared once, as a field of `Options`, with its variable, default, accepted values and
-purpose. The table of all variables is made from these fields.
+Each option is declared once, as a field of `Options`, with its variable, default, accepted values
+and purpose. The table of all variables is made from these fields.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ T = TypeVar("T")
 
 def option(
     name: str, form: Form[T], *, purpose: str, example: str, default: str | None = None
-) -> Any:  # noqa: ANN401 -- the field has the type that stands beside it
-    """Declare an option; without a default it is None if it is not given."""
+) -> Any:  # noqa: ANN401 -- each field has its own type
+    """Declare an option. If it is unset and has no default, its value is None."""
     variable = EnvironmentVariable(
         name=name,
         purpose=purpose,
         accepted=form.accepted,
         example=example,
         default=default,
-        # a file that names a file makes no sense
+        # a file with the path of a file makes no sense
         file_form=not name.endswith("_FILE"),
     )
     return dataclasses.field(metadata={"variable": variable, "parse": form.parse})
@@ -87,8 +87,8 @@ class Options:
     workspace_digest: str | None = option(
         "WORKSPACE_DIGEST",
         forms.hexadecimal(8),
-        purpose="A digest of the folder at /workspace, from whatever copied it there. Workers with "
-        "different digests have different code, and stop before the command starts.",
+        purpose="A digest of the folder at /workspace, set by the tool that copied it. Workers "
+        "with different digests have different code, and stop before the command starts.",
         example="4f1c09be",
     )
     regroup_seconds: float = option(
@@ -126,7 +126,7 @@ class Options:
     preemption_url: str | None = option(
         "PREEMPTION_URL",
         forms.http_url(),
-        purpose="The address of that metadata server, if it is not http://169.254.169.254.",
+        purpose="The address of the cloud's metadata server, if it is not http://169.254.169.254.",
         example="http://[fd00:ec2::254]",
     )
     max_restarts: int = option(
@@ -186,9 +186,9 @@ class Options:
     requirements_file: str | None = option(
         "REQUIREMENTS_FILE",
         forms.path("the path of a readable requirements file, or none"),
-        purpose="The packages that your code needs besides the image's. They are installed once, "
-        "into /data/.packages, before the first start. If unset: requirements.txt in the working "
-        "directory, if it exists.",
+        purpose="A file with the packages that your code needs besides the image's. They are "
+        "installed once, into /data/.packages, before the first start. If unset: "
+        "requirements.txt in the working directory, if it exists.",
         example="/workspace/requirements-train.txt",
     )
 

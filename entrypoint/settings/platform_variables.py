@@ -35,8 +35,9 @@ def proxy_in_use(variables: Mapping[str, str]) -> str:
 def exceptions_for(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[str, str]:
     """Return the variables with which programs connect to these hosts without a proxy.
 
-    Returns nothing if there is no proxy, or one that is meant for gRPC. Programs differ in the
-    spelling that they read, so both are returned. If only one was given, the other continues it.
+    Returns {} if there is no proxy, or only one that is meant for gRPC. Some programs read the
+    lower-case name and some the upper-case one, so both are returned. If only one was given, both
+    extend it.
     """
     if proxy_in_use(variables) in ("", OWN_CHOICE):
         return {}
@@ -44,7 +45,7 @@ def exceptions_for(variables: Mapping[str, str], hosts: Sequence[str]) -> dict[s
     upper = variables.get(EXCEPTIONS.upper()) or lower
     texts = {EXCEPTIONS: lower, EXCEPTIONS.upper(): upper}
     of_grpc = variables.get(EXCEPTIONS_OF_GRPC, "")
-    if of_grpc or ALL in texts.values():  # gRPC does not know this one
+    if of_grpc or ALL in texts.values():  # gRPC does not know `*`
         texts[EXCEPTIONS_OF_GRPC] = of_grpc
     return {name: _extended(text, hosts) for name, text in texts.items()}
 
@@ -61,13 +62,13 @@ def proxy_note(variables: Mapping[str, str], hosts: Sequence[str]) -> str:
 
 
 def grpc_note(variables: Mapping[str, str]) -> str:
-    """Return a note about a proxy meant for gRPC, if workers do not meet through it; else ""."""
+    """Return a note if gRPC has its own proxy, which the gate does not use; else ""."""
     is_set = proxy_in_use(variables) == OWN_CHOICE
     return f"{OWN_CHOICE} is set: TensorFlow dials the workers through it" if is_set else ""
 
 
 def _extended(text: str, hosts: Sequence[str]) -> str:
-    """Return a list of exceptions extended by these hosts; `*` counts only alone."""
+    """Return the list of exceptions with these hosts added. `*` has a meaning only alone."""
     if text.strip() == ALL:
         return text
     given = [entry.strip() for entry in text.split(",") if entry.strip()]
@@ -96,7 +97,7 @@ FORMS = tuple(
 
 
 def is_service_link(name: str, text: str) -> bool:
-    """Whether Kubernetes has set this variable for a Service. A mistyped port looks different."""
+    """Whether Kubernetes has set this variable for a Service. A mistyped port does not match."""
     return any(called.fullmatch(name) and value.fullmatch(text) for called, value in FORMS)
 
 

@@ -1,10 +1,11 @@
 """The sources of a cluster: each file reads the cluster from one system's variables or files.
 
-A source's `find` is a pure function. It returns None if its variables are not set, and a Resolution
-without a task if they do not tell which worker this is. It raises a ConfigurationError with every
-problem if they are wrong. Some systems also provide values of our settings: their `settings`
-returns these by our names. To add a contract, add a file, a line in SOURCES, and its name to what
-CLUSTER_SOURCE accepts (settings/environment_variable.py).
+A source's `find` reads the given environment, and SageMaker's also reads files. It returns None if
+its variables are not set. The Resolution has no task if the variables do not identify this worker.
+If they are wrong, it raises a ConfigurationError with all problems. Some systems also provide
+values for our settings: their `settings` returns these by our names. To add a contract, add a file,
+a line in SOURCES, and the name to CLUSTER_SOURCE's accepted values
+(settings/environment_variable.py).
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class ClusterSource:
     """One contract."""
 
     find: Callable[[Environ, int], Resolution | None]
-    """Also takes the port for addresses without one."""
+    """Finds the cluster. The number is the default port for addresses without one."""
     needs: tuple[str, ...]
     """The variables that must be set."""
     also: tuple[str, ...] = ()
     """Other variables that it reads to find the cluster."""
     settings: tuple[Settings, ...] = ()
-    """Its values for our variables; the first of a name wins. If one function fails, the others
-    still apply."""
+    """Functions that return its values for our variables. The first value of a name wins. If one
+    function fails, the others still apply."""
 
 
 SOURCES: Mapping[str, ClusterSource] = {
@@ -70,8 +71,8 @@ def variables_of(source: ClusterSource) -> tuple[str, ...]:
 def with_contract_settings(environ: Environ) -> Environ:
     """Return the environment with the values that the systems provide for our variables.
 
-    Everything that the user gave takes precedence, readable or not. It never raises: the result has
-    the problems, unless CLUSTER_SOURCE excludes that system.
+    Everything that the user gave takes precedence, readable or not. Never raises: the result has
+    the problems, without those of systems that CLUSTER_SOURCE excludes.
     """
     choice = (environ.get("CLUSTER_SOURCE") or AUTO).strip()
     values: dict[str, Value] = {}

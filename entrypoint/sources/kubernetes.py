@@ -1,7 +1,7 @@
 """Kubernetes: Kubeflow Trainer's PET_ variables. An Indexed Job's index is in worker_hosts.py.
 
-Source: pkg/runtime/framework/plugins/torch/torch.go of https://github.com/kubeflow/trainer, which
-sets them for torchrun. The nodes' names are those of the JobSet's pods.
+Source: pkg/runtime/framework/plugins/torch/torch.go of https://github.com/kubeflow/trainer. It sets
+the variables for torchrun. The nodes have the names of the JobSet's pods.
 """
 
 from __future__ import annotations
@@ -48,6 +48,6 @@ def _count(environ: Environ) -> int:
     text = environ.get("PET_NNODES") or ""
     if ":" not in text:
         return whole_number(environ, "PET_NNODES", 1, MOST_NODES)
-    advice = "An elastic job changes its size as it runs; TensorFlow's clusters keep theirs."
+    advice = "An elastic job changes its size while it runs. A TensorFlow cluster cannot."
     problem = Problem(environ.label("PET_NNODES"), text, "a whole number of nodes", advice)
     raise ConfigurationError([problem])

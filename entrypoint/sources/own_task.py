@@ -24,8 +24,8 @@ class OwnTask:
 def find_own_task(resolution: Resolution, machine: Machine) -> OwnTask:
     """Return the one task whose host is this machine's name or address.
 
-    Raises ConfigurationError, which says what was compared, if none or several are; an
-    OpenProblem if none is and no name server has answered for some.
+    Raises ConfigurationError if no task or several tasks match; the message lists what was
+    compared. It is an OpenProblem if none matches, and no name server has answered for some hosts.
     """
     members = resolution.spec.members
     answers = machine.resolve(member.address.host for member in members)

@@ -1,4 +1,4 @@
-"""Resolves the environment: which sources are set, whether they agree, which worker this is."""
+"""Resolves the environment: asks all sources, compares them, and identifies this worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answer:
     resolution: Resolution | None = None
     """The cluster with the task known; None for one worker without TF_CONFIG."""
     own_task: OwnTask | None = None
-    """How the task was found, if by this machine's own name or address."""
+    """The task and the reason, if it was found by this machine's name or address."""
 
     @property
     def tf_config_text(self) -> str | None:
@@ -64,7 +64,7 @@ def resolve(environ: Environ, find: Callable[[Resolution], OwnTask]) -> Answer:
 
 
 def _options(environ: Environ) -> tuple[str, int, list[Problem]]:
-    """Return source and port, with defaults for invalid ones, and the problems so far."""
+    """Return source and port (defaults for invalid values), and the problems so far."""
     problems = list(environ.problems)
     choice, port = (environ.get("CLUSTER_SOURCE") or AUTO).strip(), int(WORKER_PORT.default or 0)
     if choice not in (AUTO, NONE, *SOURCES):
@@ -105,7 +105,7 @@ def _not_set(environ: Environ, choice: str) -> Problem:
 
 
 def _index_problems(environ: Environ, answers: Answers) -> Iterable[Problem]:
-    """Yield a problem if WORKER_INDEX stands alone, or contradicts a TF_CONFIG."""
+    """Yield a problem if WORKER_INDEX stands alone, or contradicts the first source."""
     text = environ.get("WORKER_INDEX")
     if text is None or environ.given("WORKER_HOSTS"):
         return
@@ -164,7 +164,7 @@ def _placed(resolutions: list[Resolution], find: Callable[[Resolution], OwnTask]
 
 def find_on_this_machine(resolution: Resolution) -> OwnTask:
     """Return this machine's place in the cluster. Raises ConfigurationError."""
-    # imported here: sockets and threads are slow to import, and most workers name their index
+    # imported here: sockets and threads are slow to import, and most workers have an index
     from entrypoint.cluster.machine import this_machine  # noqa: PLC0415
 
     return find_own_task(resolution, this_machine())

@@ -45,7 +45,7 @@ def is_here(environ: Environ) -> bool:
 
 
 def may_exist(path: Path) -> bool:
-    """Whether the path exists. If this user may not look, the answer is also True."""
+    """Whether the path exists; also True if this user has no permission to look."""
     try:
         path.stat()
     except PermissionError:
@@ -56,7 +56,7 @@ def may_exist(path: Path) -> bool:
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """Return the JSON object in one of those files. Raises ConfigurationError."""
+    """Return the JSON object in one of SageMaker's files. Raises ConfigurationError."""
     try:
         text = read_text(path)
     except UnreadableFileError as error:
@@ -113,7 +113,7 @@ def _hosts(name: str, value: object) -> list[str]:
     if isinstance(value, list) and value and all(isinstance(host, str) for host in value):
         return value
     shown = None if value is None else json.dumps(value)
-    if shown and not isinstance(value, list):  # meant for another use, and perhaps a secret
+    if shown and not isinstance(value, list):  # not a list of hosts, and perhaps a secret
         shown = not_shown(shown)
     raise ConfigurationError([Problem(name, shown, HOSTS)])
 

@@ -1,7 +1,7 @@
 """Amazon SageMaker: the folders and the hyper-parameters of a training job.
 
 Sources: as for sagemaker.py, and src/sagemaker_training/params.py of the SageMaker training toolkit
-for the hyper-parameters that are its own.
+for SageMaker's own hyper-parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHANNEL_PREFIX = "SM_CHANNEL_"
 TRAINING_CHANNELS = ("training", "train", "data")
 HYPERPARAMETER_PREFIX = "SM_HP_"
 ITS_OWN = ("default_user_module_name", "mp_parameters")
-"""Hyper-parameters that SageMaker adds, beside those that begin with `sagemaker_` or `_`."""
+"""Hyper-parameters that SageMaker adds. Others have the prefix `sagemaker_` or `_`."""
 
 _PLATFORM = "SageMaker"
 _CHANNEL = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -67,7 +67,7 @@ def failure_file(environ: Environ) -> Mapping[str, Value]:
 
 
 def _folder(environ: Environ, ours: str, theirs: str, default: str) -> Value:
-    """Return the folder that SageMaker's variable names, otherwise the documented one.
+    """Return the folder in SageMaker's variable `theirs`, otherwise the documented one.
 
     Raises ConfigurationError if the folder cannot be written.
     """
@@ -94,7 +94,7 @@ def data(environ: Environ) -> Mapping[str, Value]:
 
 
 def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
-    """Return the variables with a prefix by the rest of their names, in lower case."""
+    """Return the variables with this prefix; keys are the rest of the names, in lower case."""
     return {
         name.removeprefix(prefix).lower(): Value(value.text, name)
         for name, value in environ.values.items()
@@ -144,7 +144,7 @@ def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:
     found = {name: Value(_text(value), source) for name, value in values.items()}
     bad = [name for name, value in found.items() if not _fits(value.text)]
     if bad:
-        accepted = "text without NUL bytes and halves of characters"
+        accepted = "text without NUL bytes or lone surrogates"
         raise ConfigurationError(
             Problem(f"{source} {name}", found[name].text, accepted) for name in bad
         )
@@ -187,5 +187,5 @@ def variable_of(hyperparameter: str) -> str:
 
 
 SETTINGS = (hyperparameters, data, folders, failure_file)
-"""A wrong hyper-parameter must not hide the file that reports the failure. A right one, such as
-`model_dir`, wins."""
+"""Separate functions, so that a wrong hyper-parameter does not hide FAILURE_FILE. Hyper-parameters
+come first: `model_dir` wins over SageMaker's own folder."""

@@ -1,7 +1,7 @@
 """Slurm: the job step that srun started.
 
-Ports are those of TensorFlow's SlurmClusterResolver, 8888 plus the task's place on its node; names
-are expanded as `scontrol show hostnames` does, which that resolver has not always done
+Ports are those of TensorFlow's SlurmClusterResolver: 8888 plus the task's place on its node. Names
+are expanded like `scontrol show hostnames`. TensorFlow's resolver has not always done so
 (https://github.com/tensorflow/tensorflow/issues/49956).
 Source: "OUTPUT ENVIRONMENT VARIABLES" of https://slurm.schedmd.com/srun.html
 """
@@ -36,7 +36,7 @@ LAST_PORT = 65535
 def find(environ: Environ, default_port: int) -> Resolution | None:
     """Return the cluster of the step's tasks.
 
-    A batch script without srun has some of the variables, but is no step.
+    A batch script without srun has some of the variables, but no step. Returns None then.
     """
     if not all(environ.given(name) for name in NEEDS):
         return None
@@ -93,7 +93,8 @@ def _misfits(
 def _other_distribution(environ: Environ, node: int, place: int) -> Iterable[Problem]:
     """Yield a problem if Slurm's task order is not that of block distribution.
 
-    That order is node by node, and is srun's default for several tasks per node.
+    Block distribution numbers the tasks node by node. It is srun's default for several tasks per
+    node.
     """
     for name, expected in (("SLURM_NODEID", node), ("SLURM_LOCALID", place)):
         text = environ.get(name)

@@ -51,7 +51,7 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
     if text is None:
         return None
     found = read_document(environ.label("CLUSTER_SPEC"), text, FORM, default_port)
-    return replace(found, extra={}, task_extra={})  # "job" may be long; TensorFlow needs none
+    return replace(found, extra={}, task_extra={})  # "job" may be long; it is not needed
 
 
 def settings(environ: Environ) -> Mapping[str, Value]:

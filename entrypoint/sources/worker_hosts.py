@@ -1,4 +1,4 @@
-"""The project's own contract: WORKER_HOSTS, and an index that Kubernetes or Swarm may count.
+"""The project's own contract: WORKER_HOSTS, and an index, also from Kubernetes or Swarm.
 
 A Swarm stack file sets `SWARM_TASK_SLOT: "{{.Task.Slot}}"`; slots count from 1:
 https://docs.docker.com/reference/cli/docker/service/create/#create-services-using-templates
@@ -17,7 +17,7 @@ from entrypoint.sources.formats.host_list import read_workers
 
 NEEDS = ("WORKER_HOSTS",)
 INDICES: Mapping[str, int] = {"WORKER_INDEX": 0, "JOB_COMPLETION_INDEX": 0, "SWARM_TASK_SLOT": 1}
-"""The variables that count workers -> the number of the first entry."""
+"""The variables with an index -> the number of the first entry."""
 ALSO = tuple(INDICES)
 
 
@@ -49,14 +49,14 @@ def _spec(name: str, entries: list[str], default_port: int) -> ClusterSpec:
 
 
 def find_index(environ: Environ, count: int) -> int | None:
-    """Return which entry this worker is; None if nothing tells.
+    """Return this worker's position in the list, from 0; None if no variable gives it.
 
     Raises ConfigurationError for an index that is not in the list, and for two that disagree.
     """
     by_hand = (environ.get("CLUSTER_SOURCE") or "").strip() == "worker_hosts"
     names = [name for name in INDICES if name in environ.values]
     if by_hand and "WORKER_INDEX" in names:
-        names = ["WORKER_INDEX"]  # an Indexed Job of several clusters counts all of its pods
+        names = ["WORKER_INDEX"]  # an Indexed Job with several clusters numbers all of its pods
     indices: dict[str, int] = {}
     problems: list[Problem] = []
     for name in names:

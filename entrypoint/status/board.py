@@ -1,10 +1,10 @@
 """The writing side of the status: the entrypoint notes each change of this worker's state.
 
-A folder of this start has small files, each complete or absent: `state.json` (the entrypoint's
+Each start has a folder of small files, each complete or absent: `state.json` (the entrypoint's
 state), `line` (the last printed line), `command.json` (STATUS_FILE, the command's own report),
-`deadline` (DEADLINE_FILE, the end of the present call's time), `network.json` (the measured links).
-The file `events.jsonl` (EVENTS_FILE) has a line for each noted
-event, for the command. If anything fails here, the status is not shown, and nothing else happens.
+`deadline` (DEADLINE_FILE, the time by which the command's present call must end), `network.json`
+(the measured links). The file `events.jsonl` (EVENTS_FILE) has a line for each noted event, for the
+command. If a file cannot be written, the status is not shown, and nothing else happens.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RUNNING = "running"
 RESTARTING = "restarting"
 """The command has ended, and starts again after a pause."""
 STOPPING = "stopping"
-"""It was asked to end, and its grace period runs."""
+"""The command was asked to end, and its grace period runs."""
 DONE, STOPPED, FAILED = "done", "stopped", "failed"
 LONGEST_LINE = 1000
 EVENTS_FILE = "events.jsonl"
@@ -58,8 +58,8 @@ class Board:
     """Notes the state of one start of the entrypoint; without a folder, it does nothing.
 
     Attributes:
-        folder: its folder, which is this start's own; None where nothing can be written.
-        lock: the file that is locked there as long as this process lives.
+        folder: the folder of this start; None if none can be written.
+        lock: a file descriptor in it, locked as long as this process lives.
     """
 
     def __init__(self, worker: str = "", folder: Path | None = None) -> None:
@@ -72,7 +72,7 @@ class Board:
 
     @classmethod
     def put_up(cls, worker: str, within: Sequence[Path]) -> Board:
-        """Make one in the first place that can be written; remove those of dead processes."""
+        """Create a board in the first writable place; remove the folders of dead processes."""
         for folder in folders(within):
             owner = read_owner(folder)
             if owner and _is_dead(owner, folder):
@@ -84,7 +84,7 @@ class Board:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Return the command's variables: the files for its status, and of the noted events."""
+        """Return the variables that give the command its status files and the file of events."""
         if not self.folder:
             return {}
         files = {
@@ -102,7 +102,7 @@ class Board:
         within_seconds: float | None = None,
         anew: bool = False,
     ) -> None:
-        """Note a state, or more about the current one, which keeps its time limit.
+        """Note a new state, or a new detail of the current state, which keeps its time limit.
 
         `within_seconds` is how long the state may last; None: unknown. `anew` restarts that time
         without a new event, though the state is the same.
@@ -133,7 +133,7 @@ class Board:
             self._add_event(self.folder, state, detail)
 
     def note_start(self, state: str, restarts: int) -> None:
-        """Note that the command starts, after so many restarts; its earlier reports are void."""
+        """Note that the command starts; remove its earlier reports. `restarts` counts restarts."""
         self.restarts, self._state = restarts, ""
         if self.folder:
             for file in (COMMAND_FILE, DEADLINE_FILE):
@@ -152,7 +152,7 @@ class Board:
     ) -> Iterator[Callable[..., None]]:
         """Show a wait for the others while the command runs, then the earlier state again.
 
-        The yielded function notes more about the wait, like `note`. All of this may run in a child
+        The yielded function notes new details of the wait, like `note`. This may run in a child
         process. If another process notes meanwhile that the command is stopping, that state stays.
         """
         before, started = (self._state, self._since, self._until), time.monotonic()

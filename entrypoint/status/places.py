@@ -16,20 +16,20 @@ PREFIX, SUFFIX = "cluster-trainer-", ".status"
 
 
 def places(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return candidate folders; the first that can be written is used.
+    """Return the candidate folders; the first writable one is used.
 
     /dev/shm exists in every container and is memory. It works with a read-only root, too.
     """
     own = environ.get("TMPDIR")
-    usual = (Path("/tmp"), Path("/dev/shm"))  # noqa: S108 -- a folder of one's own is made there
+    usual = (Path("/tmp"), Path("/dev/shm"))  # noqa: S108 -- a new folder is created there
     return (Path(own), *usual) if own else usual
 
 
 def make_folder(within: Sequence[Path]) -> Path | None:
-    """Make a folder that no other start has; None if nothing can be written.
+    """Create a new folder for this start; return None if no place is writable.
 
-    The command may run as another user (sudo, gosu) and reports its state there. So anybody may
-    write, and only its owner may remove a file, as in /tmp.
+    The command reports its state there, and may run as another user (sudo, gosu). So everybody may
+    write, and only a file's owner may remove it, as in /tmp.
     """
     for place in within:
         folder = place / f"{PREFIX}{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}"
@@ -59,10 +59,10 @@ def remove_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class StatusKeeper:
-    """The process that keeps a status. Its number alone may belong to another process by now."""
+    """The process that keeps a status. Its PID alone is ambiguous: PIDs are reused."""
 
     machine: str
-    """The container: containers that share a folder have their own process numbers."""
+    """The container's ID: containers that share a folder have separate PIDs."""
     pid: int
     started: int
     """When the process started, in the kernel's ticks since boot."""
@@ -92,7 +92,7 @@ class StatusKeeper:
 def hold(folder: Path) -> int | None:
     """Lock a folder for the life of this process; None if that is impossible.
 
-    Process numbers cannot show whether another container is alive.
+    PIDs cannot show whether a process of another container is alive.
     """
     try:
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -105,7 +105,7 @@ def hold(folder: Path) -> int | None:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether the holder of a folder is gone; False if nobody held it, or that is unknown."""
+    """Whether the process that locked a folder has ended; False if there was no lock."""
     try:
         lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

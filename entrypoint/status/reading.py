@@ -21,18 +21,18 @@ STATE_FILE, LINE_FILE, COMMAND_FILE = "state.json", "line", "command.json"
 NETWORK_FILE = "network.json"
 DEADLINE_FILE = "deadline"
 DEADLINE = struct.Struct("dq")
-"""A moment of the monotonic clock, and the process that must be further by then."""
+"""A time of the monotonic clock in seconds, and the PID whose call must end by then."""
 OF_A_COMMAND = ("starting", "running")
-"""The entrypoint's states in which the command's own report counts."""
+"""The entrypoint's states in which the command's own report is shown."""
 WORDS_OF_COMMANDS = (*OF_A_COMMAND, "training", "saving")
 ENDED = ("done", "stopped", "failed")
 LATE_SECONDS = 30.0
-"""How much longer than allowed a state may last before the worker is unhealthy. The code that ends
-it in time needs a moment itself."""
+"""The worker is unhealthy if a state lasts this much longer than allowed. The code that enforces
+the limit needs a moment itself."""
 LARGEST_NUMBER = 1e12
 """The largest number that a command may report; larger ones are ignored."""
 LARGEST = 65_536
-"""The number of bytes of a file that are read; a command may write anything."""
+"""The number of bytes that are read of a file. A command may write anything."""
 LARGEST_NETWORK = 2**20
 """Bytes: a thousand links are about 100 kB."""
 
@@ -62,12 +62,12 @@ class Status:
     network: str
     """Why the network limits the training; "" if it does not."""
     sync_every: int | None
-    """After how many steps weights are averaged; 1: gradients are summed in each; None: unknown."""
+    """Weights are averaged after so many steps; 1: gradients are summed in each; None: unknown."""
     links: tuple[Link, ...]
     """The measured links of the ring; () if they were not measured."""
     gate_waits: int
     gate_wait_seconds: float
-    """How often, and how long in total, it has waited for the others."""
+    """How often, and how many seconds in total, this worker has waited for the others."""
     last_line: str
     is_alive: bool
     """Whether its entrypoint still runs."""
@@ -108,7 +108,7 @@ def read_owner(folder: Path) -> StatusKeeper | None:
 
 @dataclass(frozen=True)
 class Entrypoints:
-    """The entrypoint's own last notes; `Status` explains them."""
+    """The last notes of the entrypoint itself, as in `Status`."""
 
     state: str
     waits: int
@@ -158,7 +158,7 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
 
 
 def _deadline(folder: Path) -> float:
-    """Return by when the command's present call must be over; infinity if it is in none."""
+    """Return the time by which the command's present call must end; infinity without a call."""
     content = _read(folder / DEADLINE_FILE)
     if len(content) != DEADLINE.size:
         return math.inf

@@ -1,6 +1,7 @@
-"""`status [--json]`: shows the status of this container's worker; exits with 0 if healthy.
+"""`status [--json]`: shows the status of this container's worker.
 
-Otherwise it exits with 1. It is also the image's HEALTHCHECK, so it imports nothing slow.
+The exit code is 0 if the worker is healthy, otherwise 1. The command is also the image's
+HEALTHCHECK, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ AS_JSON = "--json"
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
 """A health check may use no other codes (docs.docker.com/reference/dockerfile/#healthcheck)."""
 NOBODY = (
-    "cluster-trainer: status: no worker runs here. Ask in a container where one does: "
-    "{} status [--json]."
+    "cluster-trainer: status: no worker runs in this container. Run the command in a worker's "
+    "container: {} status [--json]."
 )
 
 
@@ -81,7 +82,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def _print(text: str) -> None:
-    """Write to stdout without Python's buffer, in which a reader that is gone causes an error."""
+    """Write to stdout without Python's buffer, which would fail at exit on a closed pipe."""
     try:
         write_all(STDOUT, text.encode(errors="backslashreplace"))
     except OSError:

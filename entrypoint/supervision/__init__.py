@@ -1,1 +1,1 @@
-"""Runs the command: signals, restarts, output, and how it ended."""
+"""Runs the command: signals, restarts, output, and its end."""

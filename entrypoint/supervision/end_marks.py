@@ -1,9 +1,9 @@
 """Marks of a successful end: the command writes them, and exit code 0 makes them valid.
 
-A program cannot know its own exit code in its last lines. It writes its mark as
-`NAME.pending`, and adds the path to the file END_MARKS. If the command ends with 0, each mark gets
-its final name. Beside it, `NAME.by` has a digest of the command. So a worker that is started again
-alone, after all have ended, has nothing left to do.
+A program cannot know its own exit code in its last lines. It writes its mark as `NAME.pending`, and
+adds the path to the file END_MARKS. If the command ends with 0, each mark gets its final name.
+Beside it, `NAME.by` has a digest of the command. So a worker that is restarted alone, after all
+have ended, knows that nothing is left to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def forget(file: Path | None) -> None:
 
 
 def put(file: Path | None, by: str, log: Log) -> None:
-    """Rename the marks that the command has listed: it has ended with 0.
+    """Rename the marks that the command has listed, after it has ended with 0.
 
     `by` is the command's digest.
     """
@@ -46,7 +46,7 @@ def put(file: Path | None, by: str, log: Log) -> None:
             mark.with_suffix(BY).write_text(by)
             mark.replace(mark.with_suffix(""))
         except OSError as error:
-            log.warning(f"the command's end could not be marked as {mark}: {error.strerror}")
+            log.warning(f"the end of the command could not be noted in {mark}: {error.strerror}")
     forget(file)
 
 
@@ -66,10 +66,10 @@ def digest(
     """Return a digest that identifies a command: its words, the files they name, its settings.
 
     Args:
-        command: it; words may be secret, and so they are not written down.
-        settings: the TRAINER_ variables that it gets, among others, which do not count.
-        workers: how many run it.
-        folder: the one that it runs in; None: this one.
+        command: its words. Only their digests are stored, because words may be secret.
+        settings: its variables. Only those with the prefix TRAINER_ count.
+        workers: the number of workers that run it.
+        folder: its working directory; None: this process's.
     """
     found = [_digest_of(word, folder or Path()) for word in command]
     given = sorted(one for one in settings.items() if one[0].startswith(SETTING))

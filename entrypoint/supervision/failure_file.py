@@ -8,7 +8,7 @@ from pathlib import Path
 from entrypoint.log import Log
 
 LONGEST_CHARACTERS = 1024
-"""SageMaker shows so many characters of its file."""
+"""SageMaker shows this many characters of the file."""
 
 
 def write_failure(path: str | None, log: Log, reason: str, last_lines: Sequence[str] = ()) -> None:
@@ -28,7 +28,7 @@ def remove_failure(path: str | None, log: Log) -> None:
         return
     file = Path(path)
     try:
-        # A link may be the user's: it may lead to /dev/stdout, or to a log.
+        # A link is kept: it may be the user's, and lead to /dev/stdout or to a log.
         if file.is_file() and file.stat().st_size and not file.is_symlink():
             _remove(file)
     except OSError as error:

@@ -1,6 +1,6 @@
 """METRICS_PORT: the process that answers Prometheus, beside the command.
 
-It is a program of the trainer's package, because it needs a library, and calls `status` at each
+The program is part of the trainer's package, because it needs a library. It calls `status` at each
 scrape. The command does not depend on it, and never waits for it.
 """
 

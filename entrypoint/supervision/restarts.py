@@ -8,7 +8,7 @@ from pathlib import Path
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 MOST_DOUBLINGS = 16
-# The gate delays a worker that comes too early.
+# A short pause is enough: at the gate, early workers wait for the others.
 LONGEST_MEETING_DELAY_SECONDS = 4.0
 
 
@@ -20,7 +20,7 @@ class ProgressFile:
         self._seen = self._stamp()
 
     def has_moved(self) -> bool:
-        """Whether the file was touched since the last call."""
+        """Whether the file was changed since the last call."""
         before, self._seen = self._seen, self._stamp()
         return self._seen != before
 
@@ -51,7 +51,7 @@ class Count:
         The random part keeps many workers from returning at the same moment (exponential backoff
         with jitter).
         """
-        doublings = min(self.number - 1, MOST_DOUBLINGS)  # a float has a largest power of 2
+        doublings = min(self.number - 1, MOST_DOUBLINGS)  # larger powers of 2 overflow a float
         delay = min(FIRST_DELAY_SECONDS * 2.0**doublings, self._longest)
         return delay * (0.5 + 0.5 * random.random())  # noqa: S311 -- no secret
 
@@ -64,7 +64,7 @@ class Restarts:
     number of peers.
 
     Attributes:
-        has_peers: whether 75 means that one was lost; a command that is alone may end with it, too.
+        has_peers: whether exit code 75 means a lost peer. Without peers it is a crash like others.
     """
 
     def __init__(self, limit: int, peers: int, progress: ProgressFile) -> None:

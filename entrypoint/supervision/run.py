@@ -32,7 +32,7 @@ EXIT_NO_PROCESS = 71  # EX_OSERR of sysexits.h: "cannot fork"
 NO_THREAD = OSError(errno.EAGAIN, "no thread for its output: a limit of processes is reached")
 
 
-def run(  # noqa: PLR0913 -- what, with what, by which rules, with whom, and where to say so
+def run(  # noqa: PLR0913 -- all parts of a start
     request: Request,
     environment: Mapping[str, str],
     options: Options,
@@ -74,8 +74,8 @@ def _pass_gate(
 ) -> Ended:
     """Meet the peers, if there are any and the gate is on.
 
-    If no peer comes, and `mark` shows that this command has ended with all of them before, nothing
-    is left to do.
+    If no peer comes, and `mark` shows that this command has already ended with 0, nothing is left
+    to do.
     """
     meet = peers.meet if peers else None
     if meet is None:
@@ -118,22 +118,22 @@ class CommandRunner:
     state: str = RUNNING
     """The command's state until it reports more."""
     marks: Path | None = None
-    """The file where the command lists its end marks; see end_marks.py. None: nowhere."""
+    """The file in which the command lists its end marks (end_marks.py); None: no file."""
 
     def run(self, restart_count: int, meeting: str = "") -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return the end with the last printed lines.
 
-        `meeting` is the meeting at the gate, as a text.
+        `meeting` is the result of the gate, as text.
         """
         end_marks.forget(self.marks)
-        by = self._digest()  # if the script is edited while it runs, its digest changes
+        by = self._digest()  # before the run, because the script may be edited meanwhile
         ended, last_lines = self._run(restart_count, meeting)
         if ended.code == 0:
             end_marks.put(self.marks, by, self.log)
         return ended, last_lines
 
     def mark_in(self, folder: Path) -> Path | None:
-        """Return the mark that says that this command has ended well; None without one."""
+        """Return the mark of this command's successful end; None without one."""
         return end_marks.mark_in(folder, self._digest())
 
     def _digest(self) -> str:
@@ -149,7 +149,7 @@ class CommandRunner:
         }
         self.board.note_start(self.state, restart_count)
         say_unheard(take_notices(), self.log)
-        # Before threads exist: a process forked beside them may inherit a lock that stays taken.
+        # Before threads exist: a forked process may inherit a lock that a thread holds.
         beside = Beside.start(self.peers, meeting, self.environment["PROGRESS_FILE"], self.log)
         if self.terminal:
             try:
@@ -188,7 +188,7 @@ class CommandRunner:
         return ended, output.finish()
 
     def _not_started(self, error: OSError, beside: Beside) -> Ended:
-        """Return the end of a command that a temporary limit keeps from running."""
+        """Return the end of a command that could not start because of a temporary limit."""
         beside.end()
         return Ended(EXIT_NO_PROCESS, f"the command cannot be started: {error.strerror}")
 

@@ -1,6 +1,6 @@
 """Runs the command: the gate, then the command as a child, then both again if a retry may help.
 
-It works under tini with plain `docker run`: no other program has to watch. TensorFlow swallows
+It works under tini with plain `docker run`, without another supervisor. TensorFlow swallows
 SIGTERM, and holds the GIL while it waits for its peers. So everything that acts on a command is in
 this process, which never imports TensorFlow.
 """
@@ -27,9 +27,9 @@ class SupervisedCommand:
     """The functions that are run, and the options."""
 
     pass_gate: Callable[[int], Ended]
-    """Waits for the peers, after so many restarts; code 0 lets the command start."""
+    """Waits for the peers; takes the number of restarts. Code 0 lets the command start."""
     run_command: Callable[[int, str], tuple[Ended, Sequence[str]]]
-    """Runs the command to its end, after so many restarts, with the result of the gate. Also
+    """Runs the command to its end; takes the number of restarts and the result of the gate. Also
     returns the last printed lines."""
     restarts: Restarts
     options: Options
@@ -59,9 +59,10 @@ def supervise(job: SupervisedCommand, log: Log) -> int:
 
 
 def end(ended: Ended, last_lines: Sequence[str], options: Options, log: Log) -> int:
-    """Log how it ended, unless with 0, and write the reason of a failure to FAILURE_FILE.
+    """Log an end other than 0, and write the reason of a failure to FAILURE_FILE.
 
-    After a success the file is removed: the command may also have written it before a restart.
+    After a success the file is removed, because the command may have written it before a restart.
+    Returns the exit code.
     """
     code = options.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
     if ended.stopped:

@@ -1,8 +1,5 @@
 """JAX and PyTorch behind the gate: they train, and a killed process is met again."""
 
-import platform
-import subprocess
-import sys
 from io import BytesIO
 from pathlib import Path
 
@@ -10,10 +7,9 @@ import pytest
 
 from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_for_text
+from harness.wheels import install_packages
 
-ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("frameworks")
-LOCK = ROOT / "requirements/jax.txt"
 TORCH = """FROM {image}
 USER 0:0
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-torch \
@@ -34,16 +30,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module")
 def jax():
     """The folder with JAX, for the image's Python."""
-    folder = ROOT / ".build/jax"
-    stamp = folder / LOCK.name
-    if not stamp.exists() or stamp.read_bytes() != LOCK.read_bytes():
-        wanted = ["--target", folder, "--no-deps", "--require-hashes", "--requirement", LOCK]
-        for_image = ["--python-version", "3.11", "--only-binary", ":all:"]
-        for_image += ["--python-platform", f"{platform.machine()}-manylinux_2_36"]
-        command = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet"]
-        subprocess.run([*command, *wanted, *for_image], check=True)
-        stamp.write_bytes(LOCK.read_bytes())
-    return folder
+    return install_packages("jax")
 
 
 @pytest.fixture(scope="module")

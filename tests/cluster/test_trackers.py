@@ -4,19 +4,16 @@ Their packages are installed by the image from wheels, which requirements/tracke
 is no network, so the trackers write files.
 """
 
-import platform
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_for_text
+from harness.wheels import download_wheels
 
 ROOT = Path(__file__).parents[2]
-LOCK = ROOT / "requirements/trackers.txt"
 PAGE = (ROOT / "docs/how-to/trackers.md").read_text()
 EPOCHS = 12
 LIMIT_SECONDS = 240
@@ -38,17 +35,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 @pytest.fixture(scope="module")
 def wheels():
     """The folder with the wheels, for the image's Python."""
-    folder = ROOT / ".build/trackers"
-    stamp = folder / LOCK.name
-    if not stamp.exists() or stamp.read_bytes() != LOCK.read_bytes():
-        of_libc = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (36, 28, 24, 17)]
-        platforms = [*of_libc, f"manylinux2014_{platform.machine()}", "any"]
-        options = [part for name in platforms for part in ("--platform", name)]
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--require-hashes", "--only-binary", ":all:", "--python-version", "3.11"]
-        subprocess.run([*command, *options, "--dest", folder, "--requirement", LOCK], check=True)
-        stamp.write_bytes(LOCK.read_bytes())
-    return folder
+    return download_wheels("trackers")
 
 
 def blocks(tracker):

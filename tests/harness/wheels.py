@@ -1,8 +1,48 @@
-"""Wheels that a test makes itself, so that installing them takes no network."""
+"""Wheels for tests: made by the test itself, or downloaded once for the image's Python."""
 
+import platform
+import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FROM_LOCK = ("--quiet", "--no-deps", "--require-hashes")
+FOR_IMAGE = ("--python-version", "3.11", "--only-binary", ":all:")
+
+
+def download_wheels(lock: str) -> Path:
+    """Return the folder with the wheels of requirements/`lock`.txt, for the image's Python.
+
+    Downloads again only after the lock has changed.
+    """
+    of_libc = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (36, 28, 24, 17)]
+    platforms = [*of_libc, f"manylinux2014_{platform.machine()}", "any"]
+    options = [part for name in platforms for part in ("--platform", name)]
+    return _keep(lock, [sys.executable, "-m", "pip", "download", *options, "--dest"])
+
+
+def install_packages(lock: str) -> Path:
+    """Return the folder with the packages of requirements/`lock`.txt, for the image's Python.
+
+    Installs again only after the lock has changed.
+    """
+    # Unlike pip, uv applies the lock's conditions to the image's Python, not to this one.
+    uv = str(Path(sys.executable).with_name("uv"))
+    target = f"{platform.machine()}-manylinux_2_36"
+    return _keep(lock, [uv, "pip", "install", "--python-platform", target, "--target"])
+
+
+def _keep(lock: str, command: Sequence[str]) -> Path:
+    source = ROOT / f"requirements/{lock}.txt"
+    folder = ROOT / f".build/{lock}"
+    stamp = folder / source.name
+    if not stamp.exists() or stamp.read_bytes() != source.read_bytes():
+        options = [*FROM_LOCK, *FOR_IMAGE, "--requirement", source]
+        subprocess.run([*command, folder, *options], check=True)
+        stamp.write_bytes(source.read_bytes())
+    return folder
 
 
 def write_wheel(

@@ -72,7 +72,7 @@ def test_a_worker_that_starts_again_says_why(run_container):
 def test_is_refused_where_nothing_runs(run_to_end):
     ended = run_to_end("status")
     assert (ended.code, ended.out) == (1, "")
-    assert "no worker runs here" in ended.err
+    assert "no worker runs" in ended.err
     assert "docker exec CONTAINER status" in ended.err
 
 

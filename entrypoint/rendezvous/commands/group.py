@@ -1,4 +1,4 @@
-"""Forms the rings of one run of the command: each time it asks, the workers meet."""
+"""Forms the rings of one run of the command. The workers meet each time it asks."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from entrypoint.rendezvous.transport.network import Port
 
 @dataclass(frozen=True)
 class Waiting:
-    """Where a wait is shown."""
+    """The functions that show a wait."""
 
     say: Say
-    """Logs a line about it."""
+    """Logs a line about the wait."""
     prolong: Callable[[str], None]
     """Called with the reason of the wait whenever the time limit is renewed."""
 
@@ -58,8 +58,8 @@ class Group:
     ) -> None:
         """Take the meeting before the command's start, if there was one.
 
-        `waiting` shows that this worker waits at the gate, as a context. None: there is no gate,
-        and the meeting has `terms.start_seconds`.
+        `waiting` is a context that shows a wait at the gate. None: there is no gate, and the time
+        limit of a meeting is `terms.start_seconds`.
         """
         self._suspects, self._seen, self._at_gate = Suspects(clock), seen, waiting
         self._comes_late = waiting is not None and not meeting.identity
@@ -74,8 +74,8 @@ class Group:
     async def ring(self) -> Ring:
         """Return this worker's part of the next ring.
 
-        Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. If it is
-        cancelled, it leaves nothing behind.
+        Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. Nothing
+        remains if it is cancelled.
         """
         self._drop()
         with self._waiting() as waiting:
@@ -96,9 +96,9 @@ class Group:
         self._ring = None
 
     async def measure_network(self) -> None:
-        """Measure the network of the first ring, and log it: while the command starts.
+        """Measure and log the network of the first ring, while the command starts.
 
-        It does nothing in later rings, whose workers are to train again as soon as possible.
+        Later rings are not measured, so that their workers train again as soon as possible.
         """
         ring, terms = self._ring, self._terms
         if ring is None:
@@ -136,7 +136,7 @@ class Group:
             trouble = ""
             return LatecomersRole(attempt, port, absent, await_them)
 
-        while True:  # a problem with the own port may be temporary
+        while True:  # a problem with this worker's port may be temporary
             try:
                 await meet(terms, lead)
             except (PortTakenError, PortClosedError) as error:
@@ -159,7 +159,7 @@ class Group:
         )
 
     def _waiting(self) -> AbstractContextManager[Waiting | None]:
-        """Show the wait, unless the command has never trained: then it is only starting."""
+        """Show the wait, unless there was no ring yet: then the command is only starting."""
         if self._at_gate and not self._suspects.is_starting:
             return self._at_gate()
         return nullcontext()

@@ -16,10 +16,10 @@ from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError, Rin
 from entrypoint.strict_json import parse_object
 
 LONGEST_ASK = 4096
-"""Bytes."""
+"""The number of bytes of a request."""
 RING = "ring"
 SIGN_SECONDS = 10.0
-"""Between signs of life while a ring forms. The command gives up after six of these intervals."""
+"""The interval of signs of life while a ring forms. The command gives up after six of them."""
 UNMEASURED, NO_OTHERS = "the network cannot be measured", "no other worker can join"
 ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
 
@@ -48,14 +48,14 @@ async def _until_it_asks(
 
 
 def _tell_of(asks: socket.socket, tasks: Sequence[Task]) -> None:
-    """Tell the command which workers wait to join. It need not read this packet."""
+    """Tell the command which workers wait to join. The packet is dropped if the queue is full."""
     news = {"waiting": [str(task) for task in tasks]}
     with contextlib.suppress(OSError):
         asks.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
 
 
 async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
-    """Answer a request, unless the command sends another one before, or ends."""
+    """Answer a request, unless the command first sends another one or ends."""
     try:
         number = _number(ask)
     except ValueError:
@@ -74,10 +74,10 @@ async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
 
 
 async def _give_signs(asks: socket.socket) -> None:
-    """Tell the command again and again that its request is being handled; it has no other limit."""
+    """Tell the command at intervals that its request is being handled. It has no other limit."""
     while True:
         await asyncio.sleep(SIGN_SECONDS)
-        with contextlib.suppress(OSError):  # the command does not read them, and has enough of them
+        with contextlib.suppress(OSError):  # the command has not read the earlier ones
             asks.send(json.dumps({"forming": True}).encode(), socket.MSG_DONTWAIT)
 
 
@@ -88,7 +88,7 @@ async def _tell(asks: socket.socket, number: str, forming: asyncio.Task[Ring]) -
         _send(asks, {"number": number, "error": str(error), "code": EXIT_PEER_LOST})
     except ConfigurationError as error:
         _send(asks, {"number": number, "error": str(error), "code": EXIT_CONFIGURATION})
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the command has to hear of it
+    except Exception as error:  # noqa: BLE001 -- the command must be told of any error
         text = f"the neighbours could not be connected: {error!r}"
         _send(asks, {"number": number, "error": text, "code": EXIT_PEER_LOST})
     else:

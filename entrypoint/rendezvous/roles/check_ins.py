@@ -1,4 +1,4 @@
-"""The chief's list of members: checked in, dialled back, or missing, and why."""
+"""The chief's list of members: checked in, dialled back, or missing with a reason."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, Repla
 DIALLED_BACK_AT_ONCE = 64
 PROBED_AT_ONCE = 32
 PROBES_A_SECOND = 50
-"""A limit, so that a thousand missing workers do not load the network."""
+"""Limits the load on the network when a thousand workers are missing."""
 
 
 class CheckIns:
-    """A member is missing until it has a session, and counts when that session is verified."""
+    """The sessions of members. A member is here once its session is verified."""
 
     def __init__(self, attempt: Attempt) -> None:
         terms, self._attempt, self._timing = attempt.terms, attempt, attempt.timing
@@ -47,7 +47,7 @@ class CheckIns:
         return [session for session in self.sessions.values() if session.is_here]
 
     def is_new(self, card: Card) -> bool:
-        """Whether a worker was not in the newest ring of those that agree, and is not needed."""
+        """Whether a worker was not in the newest ring of agreeing workers, and may be left out."""
         return bool(self._attempt.terms.fewer) and card.generation < self._newest
 
     def was_probed(self, member: Member) -> bool:
@@ -70,7 +70,7 @@ class CheckIns:
         attempt, card = self._attempt, Card.read(hello)
         await connection.send(attempt.answer_card())
         with attempt.knows(connection, card):
-            if hello.kind != CHECK_IN:  # another who believes to be the chief, or the chief itself
+            if hello.kind != CHECK_IN:  # from another chief, or from this one
                 await follow(attempt, connection)
                 return
             agrees = await self._agrees(connection, card)
@@ -83,7 +83,7 @@ class CheckIns:
             if is_admitted:
                 await self._admit(connection, card, settle)
             else:
-                settle()  # the member must hear how this ends
+                settle()  # the member must be told how this ends
                 await follow(attempt, connection)
 
     async def _agrees(
@@ -96,7 +96,7 @@ class CheckIns:
         return agrees
 
     async def _is_free(self, card: Card, where: str) -> bool:
-        """Whether the index is free, or its other process gives way; see SameIndex."""
+        """Whether the index is free, or the other process with it gives way; see SameIndex."""
         while session := self.sessions.get(card.task):
             if not await self._same_index.gives_way(session, card, where):
                 return False
@@ -153,7 +153,7 @@ class CheckIns:
             with attempt.knows(connection, card):
                 if await self._agrees(connection, card, member):
                     if 0 < attempt.terms.generation < card.generation:
-                        attempt.newer = member  # worker 0 is in each ring, and knows it first
+                        attempt.newer = member  # worker 0 is in each ring, and is the first to know
                         attempt.changed()
                     session = self.sessions.get(member.task)
                     if session is None or session.card.boot == card.boot:
@@ -164,9 +164,9 @@ class CheckIns:
                 return None
 
     def _refuse_misled(self, card: Card, member: Member) -> None:
-        """Raise PeerError if a member's address leads to a worker that is right at its own address.
+        """Raise PeerError if a worker answers at this address that is verified at its own.
 
-        During a run the list has proved right: a machine may have a lost worker's address.
+        During a run the list is known to be right: a machine may have got a lost worker's address.
         """
         found = self.sessions.get(card.task)
         is_right = found and found.is_verified and found.card.boot == card.boot
@@ -188,7 +188,7 @@ class CheckIns:
             await asyncio.gather(*(session.ask(PING, alive) for session in quiet))
 
     async def probe(self) -> None:
-        """Find out regularly why members are missing."""
+        """Probe missing members regularly, to learn the reasons."""
         await asyncio.sleep(self._timing.probe_seconds / 2)  # most come by themselves
         while True:
             missing = [member for member in self.others if member.task not in self.sessions]

@@ -29,13 +29,13 @@ from entrypoint.rendezvous.transport.messages import (
 from entrypoint.rendezvous.transport.network import Port
 
 ENDS_ALONE = (
-    "the workers that differ have trained together without this one: it exits alone, and they "
-    "wait for a replacement"
+    "the workers that differ have trained together without this one: only this one exits, and "
+    "they wait for a replacement"
 )
 
 
 class ChiefRole:
-    """The chief's actions; `loops` run while `decide` does."""
+    """The chief's actions. `loops` run as long as `decide`."""
 
     def __init__(self, attempt: Attempt, port: Port) -> None:
         self._attempt, self._timing, self._say = attempt, attempt.timing, attempt.terms.say
@@ -67,14 +67,14 @@ class ChiefRole:
         return self._error
 
     async def _note_limit(self) -> None:
-        """Note which limit runs. Members hear of it at once: their own may be about to end."""
+        """Switch to the limit that runs. Tell members at once: their own may be about to end."""
         was_starting = self._attempt.limit.is_starting
         self._gathering.note_limit()
         if self._attempt.limit.is_starting and not was_starting:
             await self._tell_status()
 
     def _state(self, group: list[Session] | None) -> ChiefState:
-        """Return the state of this worker if this group may continue; None: no group may."""
+        """Return the state of this worker. `group` may continue; None: no group may."""
         attempt, is_late = self._attempt, self._attempt.limit.left_seconds <= 0
         if group is None:
             gathered = Gathered.TOO_FEW
@@ -90,7 +90,7 @@ class ChiefRole:
 
     @property
     def _losses(self) -> int:
-        """How many losses or broken links there were in a row before a ring was formed."""
+        """The number of losses or broken links in a row before a ring was formed."""
         return self._circles.failures + self._gathering.losses
 
     async def _act(self, state: ChiefState, group: list[Session]) -> Exception | None:
@@ -129,7 +129,7 @@ class ChiefRole:
         return all(ready)
 
     async def _release(self, sessions: Sequence[Session]) -> None:
-        """Have all ports closed, the own one first, and only then let the workers go.
+        """Close all ports, this worker's first, and only then let the workers go.
 
         The members end their connections, so that TCP's TIME-WAIT state does not occupy the chief's
         port. Members whose commands run wait for this worker's command, which will ask.
@@ -179,9 +179,9 @@ class ChiefRole:
         return ContradictionError(found.problems())
 
     async def _contradict(self) -> ContradictionError | None:
-        """Collect more problems, and workers that must hear of them; then send them to all.
+        """Collect problems, and workers that must know of them; then send all problems to all.
 
-        Returns None if workers that came meanwhile show that only newcomers are concerned.
+        Returns None if it turns out meanwhile that only newcomers are concerned.
         """
         attempt = self._attempt
         until = attempt.seconds + self._timing.collect_seconds
@@ -196,7 +196,7 @@ class ChiefRole:
         return ContradictionError(problems)
 
     def _those_who_trained(self) -> set[str]:
-        """Return a worker that proves this chief wrong: it differs, and was in a later ring."""
+        """Return the boots of workers that differ and were in a later ring: this chief is wrong."""
         own, terms = self._attempt.card.generation, self._attempt.terms
         accused = self._attempt.contradictions.accused_of(lambda card: card.generation > own)
         return accused if terms.fewer else set()

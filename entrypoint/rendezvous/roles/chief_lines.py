@@ -14,7 +14,7 @@ SELDOM_SECONDS = 600.0
 
 
 class ChiefLines:
-    """Worker 0's lines, and warnings about it; none is repeated often."""
+    """Worker 0's lines, and warnings about worker 0. None is repeated often."""
 
     def __init__(self, attempt: Attempt, chief: Member) -> None:
         self._attempt, self._chief = attempt, chief
@@ -32,13 +32,13 @@ class ChiefLines:
         self._say_again, self._pause = now + self._pause, min(2 * self._pause, SELDOM_SECONDS)
 
     def refuse_newcomer(self, problems: tuple[Problem, ...]) -> None:
-        """Raise PeerError if the chief is a newcomer, and exits alone for these problems."""
+        """Log that a new chief exits alone because of these problems. Raises PeerError."""
         found = "; ".join(map(in_a_line, problems))
         self._warn(f"{self._chief.task} was in no ring with this worker, and exits alone: {found}")
         raise PeerError(f"the process that answered there differs, and exits: {found}")
 
     def pass_over(self, problems: tuple[Problem, ...]) -> None:
-        """Log a problem that another worker found, and that did not end the chief."""
+        """Log problems that another worker found, and for which the chief does not end."""
         found = "; ".join(map(in_a_line, problems))
         self._warn(f"another worker does not agree, but cannot veto {self._chief.task}: {found}")
 
@@ -56,5 +56,5 @@ class ChiefLines:
         if reason in ("", REFUSED) and self._attempt.limit.is_starting:
             reason = NOT_ASKED
         if self._line:  # the chief gives up at the same moment, or was lost itself
-            reason = f"{reason} (it said before: {self._line})"
+            reason = f"{reason} (its last report: {self._line})"
         return chief_line(self._chief, reason, self._attempt.seconds)

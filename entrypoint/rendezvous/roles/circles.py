@@ -25,7 +25,7 @@ GENERATIONS_BEGAN = 1_767_225_600
 
 
 class Circles:
-    """The attempts of worker 0 to form a ring in one meeting."""
+    """Worker 0's attempts to form a ring in one meeting."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -37,7 +37,7 @@ class Circles:
         self._last = 0
 
     async def link(self, positions: tuple[int, ...], sessions: Sequence[Session]) -> Ring | None:
-        """Have all workers connect with their neighbours; return the ring, or None on failure."""
+        """Tell all workers to connect with their neighbours; return the ring, None on failure."""
         attempt, seconds = self._attempt, self._attempt.timing.link_seconds
         self._last = self._next_generation(sessions)
         measures = attempt.terms.measures
@@ -61,7 +61,7 @@ class Circles:
     async def _try_again(
         self, positions: tuple[int, ...], sessions: Sequence[Session], troubles: dict[str, str]
     ) -> None:
-        """Have all workers give up their connections; note which could not connect."""
+        """Tell all workers to give up their connections; note which could not connect."""
         attempt = self._attempt
         self.neighbours.drop()
         await asyncio.gather(*(session.send(Message(AGAIN)) for session in sessions))
@@ -82,8 +82,8 @@ class Circles:
     def _next_generation(self, sessions: Sequence[Session]) -> int:
         """Return a number for a ring that is above the numbers of all these workers' rings.
 
-        The clock also puts it above rings of which no worker is left. If the clock is wrong, there
-        is room for as many more rings.
+        The clock also puts it above rings of which no worker is left. A wrong clock uses up at most
+        half of the numbers.
         """
         own = self._attempt.terms.generation
         newest = max([own, self._last, *(session.card.generation for session in sessions)])
@@ -92,7 +92,7 @@ class Circles:
 
 
 def _missing(answer: Message | None) -> str:
-    """Return what is wrong with a member's links, as a predicate; "" if it has both."""
+    """Return the problem of a member's links, as a predicate; "" if it has both."""
     if answer is None:
         return SILENT
     try:

@@ -1,4 +1,4 @@
-"""The exchange between any two workers, whichever of them dialled, and their comparison."""
+"""The exchange and the comparison between any two workers, whichever dialled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def hello(attempt: Attempt, connection: Connection, kind: str) -> Card:
 
 
 async def expect(attempt: Attempt, connection: Connection, kind: str) -> Message:
-    """Return the next message, which must be of this kind."""
+    """Return the next message of this kind; answer questions before it. Raises PeerError."""
     while True:
         message = await connection.receive(attempt.timing.message_seconds)
         if message.kind == kind:
@@ -64,9 +64,9 @@ async def compare(
 ) -> bool:
     """Note all contradictions; return whether there are none.
 
-    `expected` is the member at whose address the other worker was met; None if it came by itself.
-    One side of a connection compares and tells the other: the chief, otherwise the dialer. Raises
-    PeerError, also for a different worker at a member's address that may not stay there.
+    `expected` is the member at whose address the other worker answered; None if it dialled. One
+    side of a connection compares and tells the other: the chief, otherwise the dialer. Raises
+    PeerError, also if a wrong worker has answered at a member's address for a short time only.
     """
     where = str(expected.address) if expected else _claimed(attempt, connection, card)
     found = []
@@ -86,7 +86,7 @@ async def compare(
 
 
 def _claimed(attempt: Attempt, connection: Connection, card: Card) -> str:
-    """Return a worker's address in the list that both have, otherwise its IP address."""
+    """Return a worker's address in the list if both lists are equal, otherwise its IP address."""
     member = attempt.member(card.task)
     return str(member.address) if member and card.hosts == attempt.card.hosts else connection.ip
 

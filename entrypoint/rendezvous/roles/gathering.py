@@ -1,4 +1,4 @@
-"""The workers that are here with worker 0: which may continue, are starting, or are missing."""
+"""The state of all workers for worker 0: may continue, starting, or missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Gathering:
     def __init__(self, attempt: Attempt, check_ins: CheckIns) -> None:
         self._attempt, self._check_ins, self._terms = attempt, check_ins, attempt.terms
         self._starts: dict[Task, int] = {}
-        """How often each worker was sent ahead, because its command starts."""
+        """The number of times that each worker was sent ahead because its command starts."""
         self._sent: set[Session] = set()
         """The sessions that were sent ahead."""
 
@@ -41,7 +41,7 @@ class Gathering:
 
     @property
     def losses(self) -> int:
-        """How often in a row a worker was sent ahead and lost before a ring was formed."""
+        """The times in a row that a worker was sent ahead, and lost before a ring formed."""
         return max(0, max(self._starts.values(), default=0) - 1)
 
     def choose(self) -> list[Session] | None:
@@ -50,13 +50,13 @@ class Gathering:
         return choose_members(self._terms, self._check_ins.here, seconds, self._starts)
 
     def patience(self) -> float:
-        """Return how many seconds to wait for news, until more or fewer workers may continue."""
+        """Return the seconds to wait for news until the group that may continue changes."""
         left = self._attempt.limit.left_seconds
         until = patience(self._terms, self.here, self._starts) - self._attempt.seconds
         return min(left, until) if until > 0 else left
 
     async def send_ahead(self) -> None:
-        """If commands ask, send ahead workers whose commands are only starting: they will ask."""
+        """If this command asks, send workers ahead whose commands only start: they will ask."""
         here = self._check_ins.here
         starting = [one for one in here if not one.card.asks and one not in self._sent]
         for session in starting if self._terms.asks else ():
@@ -68,7 +68,7 @@ class Gathering:
             await session.send(Message(AHEAD, {"train": train}))
 
     def note_limit(self) -> None:
-        """Note whether all missing workers that are waited for are only starting."""
+        """Switch to the limit for starting commands if all awaited workers are starting."""
         here = {session.member.task for session in self.here}
         missing = [one for one in self._check_ins.others if one.task not in here]
         waited_for = [one for one in missing if not self._is_absent(one)] or missing
@@ -76,7 +76,7 @@ class Gathering:
         self._attempt.limit.note(is_starting=is_starting)
 
     def _is_absent(self, member: Member) -> bool:
-        """Whether no worker waits for this one, and it has not come back either."""
+        """Whether nobody waits for this worker, and it has not returned."""
         expected = self._terms.suspects.expected(self._terms.places[member.task])
         return expected.is_absent and member.task not in self._starts
 
@@ -86,7 +86,7 @@ class Gathering:
         return member.task in self._starts or expected is Expected.STARTS
 
     def line(self, trouble: str) -> str:
-        """Return the line that names missing workers, otherwise `trouble`: why there is no ring."""
+        """Return the line with the missing workers, otherwise with `trouble` (no ring)."""
         count, missing = len(self._attempt.spec.members), dict(self._check_ins.missing())
         starting = [one.member for one in self._check_ins.here if not one.card.asks]
         missing |= dict.fromkeys(starting if self._terms.asks else (), NOT_ASKED)
@@ -98,6 +98,6 @@ class Gathering:
         return f"{line}; {why}" if why else line
 
     def _why(self, member: Member, why: str) -> str:
-        """Return why a worker is missing; a closed port is explained by a command that starts."""
+        """Return why a worker is missing. The port of a starting worker is closed."""
         is_closed = REFUSED in why or not self._check_ins.was_probed(member)
         return NOT_ASKED if self._is_starting(member) and is_closed else why

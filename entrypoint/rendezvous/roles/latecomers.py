@@ -1,4 +1,4 @@
-"""Worker 0's role while a ring trains without some workers: it receives those that come."""
+"""Worker 0's role while a ring trains without some workers: receive them when they come."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Note = Callable[[Sequence[Task]], None]
 class LatecomersRole(ChiefRole):
     """Sends starting workers ahead, and lets asking workers wait, until it is cancelled.
 
-    Once the ring has ended for their sake, the waiting workers are met at the gate.
+    The ring then ends to let the waiting workers in, and all meet at the gate.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class LatecomersRole(ChiefRole):
         self._troubles: dict[Task, str] = {}
 
     def loops(self) -> list[Coroutine[None, None, None]]:
-        """Return the loops that run meanwhile; missing workers come by themselves."""
+        """Return the loops that run meanwhile. Missing workers are not probed."""
         return [self.listener.run(), self._check_ins.ping(), self._report()]
 
     async def decide(self) -> Exception | None:
         """Receive every worker that comes."""
         attempt = self._attempt
         while True:
-            attempt.compared.clear()  # it is not needed here, and would grow for days
+            attempt.compared.clear()  # not needed here, and it would grow for days
             self._received.intersection_update(self._check_ins.sessions.values())
-            if attempt.contradictions:  # training workers continue, and so do other newcomers
+            if attempt.contradictions:  # training workers and other newcomers continue
                 await attempt.send_away()
             for session in self._latecomers:
                 if session not in self._received:
@@ -94,12 +94,12 @@ class LatecomersRole(ChiefRole):
                     self._warn_of(session)
 
     def _warn_of(self, session: Session) -> None:
-        """Log why a worker cannot be dialled back, when the reason is new."""
+        """Log why a worker cannot be dialled back, if the reason is new."""
         task, trouble = session.member.task, session.trouble
         if trouble not in (DIALLED_BACK, self._troubles.get(task)):
             self._troubles[task] = trouble
             reasons = with_reasons([(session.member, trouble)])
-            self._say("WARNING", f"a worker that is back cannot join: {reasons}")
+            self._say("WARNING", f"a worker has returned, but cannot join: {reasons}")
 
     async def _tell(self, session: Session) -> None:
         count, absent = len(self._attempt.spec.members), len(self._absent)
@@ -117,6 +117,6 @@ class LatecomersRole(ChiefRole):
         if session.card.generation == self._attempt.terms.generation:
             return (
                 f"{task} did, too, but its ring has broken, and {self._attempt.me.task} has not "
-                "noticed yet"
+                "noticed that yet"
             )
         return f"{task} is among them: this process waits until that one is lost"

@@ -38,7 +38,7 @@ class Linking:
     async def _connect(self, connection: Connection, circle: Circle, number: int) -> None:
         """Connect with the neighbours, and report missing ones to the chief."""
         missing = await self.neighbours.connect(circle, self._attempt.timing.link_seconds)
-        with contextlib.suppress(PeerError):  # it is noticed where the chief's words are read
+        with contextlib.suppress(PeerError):  # noticed where the chief's messages are read
             fields = {"number": number, "missing": shortened(escaped(missing), LONGEST_TEXT)}
             await connection.send(Message(LINK, fields))
 
@@ -50,7 +50,7 @@ class Linking:
         self._task = None
 
     def finish(self) -> None:
-        """Take the ring. Raises PeerError if there is none."""
+        """Hand the ring to the attempt. Raises PeerError if there is none."""
         if not (self._task and self._task.done()):
             raise PeerError(NO_MESSAGE)
         self._attempt.ring = self.neighbours.hand_over()

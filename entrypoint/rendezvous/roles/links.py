@@ -1,4 +1,4 @@
-"""Connects neighbours: each worker dials its right one, and is dialled by its left one."""
+"""Connects neighbours: each worker dials its right neighbour, and its left one dials it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Circle:
 
 
 class Links:
-    """This worker's connections with its neighbours for one purpose, as far as they exist."""
+    """This worker's connections with its neighbours, for one purpose."""
 
     def __init__(self, attempt: Attempt, purpose: str) -> None:
         terms, self._attempt, self._purpose = attempt.terms, attempt, purpose
@@ -52,7 +52,7 @@ class Links:
         self._dialling: asyncio.Task[None] | None = None
 
     async def connect(self, circle: Circle, seconds: float) -> str:
-        """Connect with both neighbours; return which are missing and why, "" for none."""
+        """Connect with both neighbours within `seconds`; return the missing ones and why, or ""."""
         self.drop()
         self._circle, self._over = circle, asyncio.Event()
         self._dialling = asyncio.create_task(self._dial(circle))
@@ -84,7 +84,7 @@ class Links:
         self._dialling = None
 
     async def receive(self, connection: Connection, join: Message, settle: Settle) -> None:
-        """Accept a worker that dials this one as its right neighbour, if it is the left one."""
+        """Accept the left neighbour; refuse any other worker that asks to join."""
         card = Card.read(join)
         circle = await self._circle_of(join.text("meeting"), join.number("generation"))
         reason = self._refusal(card, circle)
@@ -95,14 +95,14 @@ class Links:
         settle()
         await connection.send(self._attempt.card.message(CARD))
         if self._left:
-            self._left.hang_up()  # it has connected again
+            self._left.hang_up()  # the neighbour has connected again
         self._left = connection
         await self._tell()
         # Nothing more is read here: the next bytes are for the command.
         await self._over.wait()
 
     async def _circle_of(self, meeting: str, generation: int) -> Circle | None:
-        """Return the circle that a neighbour names, perhaps before this worker knows it."""
+        """Return the circle that a neighbour names; wait a moment until this worker knows it."""
 
         def is_there() -> bool:
             circle = self._circle
@@ -139,7 +139,7 @@ class Links:
             await asyncio.sleep(pause * random.uniform(0.67, 1.33))  # noqa: S311 -- no secret
 
     async def _join(self, connection: Connection, circle: Circle, right: Member) -> None:
-        """Introduce this worker to its right neighbour. Raises PeerError unless that agrees."""
+        """Introduce this worker to its right neighbour. Raises PeerError if it is refused."""
         card = self._attempt.card.message(JOIN)
         fields = {"meeting": circle.meeting, "generation": circle.generation}
         fields |= {"purpose": self._purpose}

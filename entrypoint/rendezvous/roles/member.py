@@ -41,11 +41,11 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, NOT_ASKED, PeerE
 
 REPLACED_CHIEF = "was in an earlier ring only: another process has replaced it since"
 FIRST_REDIALS = 8
-"""The first attempts follow each other faster: all start together, and the chief may be last."""
+"""The first redials are faster: all workers start together, and the chief may be last."""
 
 
 class MemberRole:
-    """A member's actions; `loops` run while `decide` does."""
+    """A member's actions. `loops` run as long as `decide`."""
 
     def __init__(self, attempt: Attempt, port: Port) -> None:
         self._attempt, self._timing, terms = attempt, attempt.timing, attempt.terms
@@ -64,7 +64,7 @@ class MemberRole:
         self._redial = self._timing.redial_seconds / FIRST_REDIALS
         self._final: tuple[Problem, ...] = ()
         self._starts = 0
-        """How often the chief's command was about to start while this one's waited for it."""
+        """The times that the chief's command was starting while this one waited for it."""
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return the loops that run until the decision."""
@@ -111,13 +111,13 @@ class MemberRole:
 
     @property
     def _losses(self) -> int:
-        """How often in a row the chief started, and was lost before a ring was formed."""
+        """The times in a row that the chief started, and was lost before a ring formed."""
         return max(0, self._starts - 1)
 
     async def _contradict(self) -> ContradictionError | None:
-        """Let the chief report the problem, if it can be reached; otherwise report it to peers.
+        """Let the chief report the problem if it can be reached; otherwise tell the peers.
 
-        None if the chief knows of it and no worker exits because of it, as fewer may continue.
+        Returns None if the chief knows of it, but does not end the meeting: fewer may continue.
         """
         attempt, session = self._attempt, self._session
         if session and not self._final:
@@ -166,12 +166,12 @@ class MemberRole:
                 await follow(attempt, connection)
                 return
             if 0 < card.generation < attempt.terms.generation:
-                raise PeerError(REPLACED_CHIEF)  # worker 0 is in each ring, and knows of it first
+                raise PeerError(REPLACED_CHIEF)  # it is in each ring, and is the first to know
             since = attempt.now
             self._session, attempt.meeting = connection, Meeting(card.boot)
             self._enter(MemberState.CHECKED_IN)
             attempt.limit.note(is_starting=False)
-            # Only another chief hears of it: one that does not know of this worker.
+            # Told only to another chief, which does not know this worker.
             attempt.trouble = f"it has checked in with the process that answers at {connection.ip}"
             try:
                 await self._attend(connection, card)
@@ -179,7 +179,7 @@ class MemberRole:
                 self._session = None
                 self._linking.stop()
                 self._enter(MemberState.DIALS)
-                # a chief that hangs up at once, each time, need not be asked more often
+                # a chief that hangs up at once is not dialled more often
                 if attempt.now - since > self._timing.redial_seconds:
                     self._redial = self._timing.redial_seconds / FIRST_REDIALS
 
@@ -201,13 +201,13 @@ class MemberRole:
                 await answer(self._attempt, connection, message)
 
     async def _confirm(self, connection: Connection, message: Message) -> None:
-        """Answer READY if there is no contradiction; then the chief decides for a while."""
+        """Answer READY if there is no contradiction. Then the chief decides for some seconds."""
         if not self._attempt.contradictions:
             self._promise()
             await connection.send(message)
 
     def _hear(self, message: Message) -> None:
-        """Log the chief's line. If the chief expects the wait, it does not count."""
+        """Log the chief's line. If the chief expects the wait, renew the time limit."""
         line = message.text("line")
         self._lines.hear(line)
         if message.fields.get("is_expected") is True:
@@ -215,7 +215,7 @@ class MemberRole:
             self._attempt.terms.prolong(line)
 
     def _take_end(self, chief: Card, problems: tuple[Problem, ...]) -> None:
-        """Take the end of the gate. Raises PeerError if it ends for a new chief alone."""
+        """Accept the end of the gate. Raises PeerError if it ends only for a new chief."""
         if self._attempt.is_new(chief):
             self._lines.refuse_newcomer(problems)
         self._final = problems
@@ -246,31 +246,31 @@ class MemberRole:
             raise PeerError(NO_MESSAGE)
 
     async def _go_ahead(self, *, trains: bool) -> None:
-        """Close the own port and go, without the others: this command will ask for them later."""
+        """Close this worker's port and continue alone. The command asks for the others later."""
         await self.listener.close()
         self._attempt.is_ahead = True
         self._attempt.meeting = Meeting("" if trains else WENT_AHEAD)
         self._enter(MemberState.WENT)
 
     async def _release(self, connection: Connection, message: Message) -> None:
-        """Close the own port, confirm it, and wait until the others' ports are closed, too."""
+        """Close this worker's port, confirm that, and wait until the others' ports are closed."""
         note_positions(self._attempt, message)
         self._promise()
         await self.listener.close()
-        with contextlib.suppress(PeerError):  # if it cannot be sent any more, do not wait
+        with contextlib.suppress(PeerError):  # do not wait if the connection has ended
             await connection.send(message)
             while (await connection.receive(self._timing.release_seconds)).kind != GO:
                 pass
         self._enter(MemberState.WENT)
 
     def _promise(self) -> None:
-        """Leave the decision to the chief for as long as it may take."""
+        """Leave the decision to the chief, for the longest time that it may take."""
         seconds = self._timing.alive_seconds + self._timing.release_seconds
         self._promised_until = self._attempt.seconds + seconds
         self._enter(MemberState.PROMISED)
 
     async def _report(self) -> None:
-        """Log why the chief cannot be reached; once it is, its own lines are logged."""
+        """Log why the chief cannot be reached. Once connected, the chief's lines are logged."""
         await asyncio.sleep(self._timing.first_line_seconds)
         while True:
             if not self._session:

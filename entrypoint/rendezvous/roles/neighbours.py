@@ -13,11 +13,11 @@ from entrypoint.rendezvous.transport.messages import Message
 from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 
 PROBE_SECONDS = 0.25
-"""How long a complete ring waits for the connections that only measure."""
+"""The time that a complete ring waits for the measuring connections."""
 
 
 class Neighbours:
-    """This worker's connections with both neighbours, as far as they exist."""
+    """This worker's connections with both neighbours, for both purposes."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -25,9 +25,9 @@ class Neighbours:
         self._circle: Circle | None = None
 
     async def connect(self, circle: Circle, seconds: float) -> str:
-        """Connect with both neighbours; return which are missing and why, "" for none.
+        """Connect with both neighbours within `seconds`; return the missing ones and why, or "".
 
-        A ring does not depend on the connections that only measure: they are made beside it.
+        The ring does not depend on the measuring connections, which are made in parallel.
         """
         self.drop()
         self._circle = circle
@@ -60,6 +60,6 @@ class Neighbours:
         self._circle = None
 
     async def receive(self, connection: Connection, join: Message, settle: Settle) -> None:
-        """Accept a worker that dials this one as its right neighbour, if it is the left one."""
+        """Accept the left neighbour; refuse any other worker that asks to join."""
         links = self._probes if join.fields.get("purpose") == PROBE else self._ring
         await links.receive(connection, join, settle)

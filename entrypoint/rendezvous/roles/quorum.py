@@ -1,4 +1,4 @@
-"""Which workers continue: all, or enough of those that trained last, without the others."""
+"""Decides which workers continue: all, or enough of those that trained last."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def choose_members(
     """Return the workers that may continue now with the chief; None: it is too early.
 
     These are all workers, unless fewer may continue. If the chief's command asks, only workers
-    whose commands ask continue. Workers that were sent ahead are only starting, and fewer do not
-    wait for them.
+    whose commands ask continue. Workers that were sent ahead (`ahead`) are only starting, and
+    fewer workers do not wait for them. `seconds` have passed since the meeting began.
     """
     count, going = len(terms.spec.members), who_may_go(terms, here)
     is_complete = len(going) == count - 1
@@ -40,12 +40,12 @@ def choose_members(
 
 
 def who_may_go(terms: Terms, here: Sequence[Session]) -> list[Session]:
-    """Return the workers that may continue; if this worker's command asks, only those that ask."""
+    """Return the workers that may continue: if this command asks, only those that also ask."""
     return [one for one in here if one.card.asks] if terms.asks else list(here)
 
 
 def patience(terms: Terms, here: Sequence[Session], ahead: Collection[Task] = NOBODY) -> float:
-    """Return for how many seconds fewer workers wait for the others.
+    """Return the seconds for which fewer workers wait for the others.
 
     They do not wait for workers that were already missing, except to let them rejoin. They do wait
     for workers that were met before the commands' start, because these will ask.
@@ -72,11 +72,11 @@ def _expected(terms: Terms, task: Task) -> Expected:
 
 
 def are_enough(terms: Terms, group: Sequence[Session], here: Sequence[Session]) -> bool:
-    """Whether the chief and this group, which are fewer than all, may continue.
+    """Whether the chief and this group may continue without the others.
 
     They must be at least MIN_WORKERS, and must include more than half of the newest ring that any
     present worker was in. Processes count, not places, because a restarted process remembers
-    nothing. So no ring is followed by two smaller ones, even if workers were replaced or cut off.
+    nothing. So a ring never splits into two, even if workers were replaced or cut off.
     """
     if not terms.fewer or len(group) + 1 < terms.fewer.least:
         return False
@@ -99,9 +99,9 @@ def held_up(terms: Terms, here: Sequence[Session]) -> str:
 def _of_last_ring(
     terms: Terms, group: Sequence[Session], here: Sequence[Session]
 ) -> tuple[int, int]:
-    """Return how many of a group, with the chief, were in the newest ring, and that ring's size.
+    """Return how many of the chief and a group were in the newest ring, and the ring's size.
 
-    It counts none if no present worker was in a ring.
+    The count is 0 if no present worker was in a ring.
     """
     rings = [(session.card.generation, session.card.ring_size) for session in here]
     newest, size = max([(terms.generation, terms.ring_size), *rings])

@@ -1,4 +1,4 @@
-"""Decides between two processes with one index at the gate, and what the other is told."""
+"""Decides which of two processes with one index stays, and tells the other."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SameIndex:
     async def gives_way(self, session: Session, card: Card, where: str) -> bool:
         """Whether the process that has checked in gives way to the one that comes from `where`.
 
-        It gives way if it is the same process, is dead, or was replaced: then its connection ends.
-        It also gives way if it is wrong: its connection stays, and tells it so. Raises
-        ReplacedError if the coming process was replaced. Raises PeerError if it is unknown which is
-        wrong, and the gate need not end for all.
+        It gives way if it is the same process, dead, or replaced: then its connection ends. It also
+        gives way if it is wrong: then its connection stays, to tell it so. Raises ReplacedError if
+        the coming process was replaced. Raises PeerError if it is unknown which process is wrong,
+        and the gate need not end for all.
         """
         alive = self._attempt.timing.alive_seconds
         if session.card.boot != card.boot and await session.ask(PING, alive):
@@ -46,17 +46,17 @@ class SameIndex:
         return True
 
     async def _is_the_right_one(self, card: Card, session: Session) -> bool:
-        """Whether the process in session is the wrong one of two living processes with one index.
+        """Whether the coming one of two living processes with one index is the right one.
 
-        The newcomer is wrong. Of two newcomers, the one that does not answer at the advertised
-        address is wrong.
+        A newcomer is wrong beside an earlier worker. Of two newcomers, the one that answers at the
+        advertised address is right.
         """
         if not self._is_new(session.card):
             return False
         if not self._is_new(card):
             return True
         if session.card.was_replaced_by(card):
-            return False  # its connection tells it so
+            return False  # `gives_way` ends its connection
         answers = await self._at_the_address(session.member)
         if answers not in (card.boot, session.card.boot):
             raise PeerError(NEITHER_ANSWERS)
@@ -75,7 +75,7 @@ class SameIndex:
         self._attempt.changed()
 
     async def send_away(self, connection: Connection, card: Card, error: ReplacedError) -> None:
-        """Tell a replaced process, and no other, how the gate ends; it is no longer heard."""
+        """Tell only the replaced process how the gate ends; ignore what it sends."""
         found = Contradictions()
         found.add(card, connection.ip, replaced(self._attempt.spec, card.task, error.by))
         await connection.send(contradiction(found.problems()))

@@ -18,7 +18,7 @@ DIALLED_BACK = "checked in, and is now being dialled back"
 
 
 class Session:
-    """The connection that a member keeps open, and what is known about the member."""
+    """The connection that a member keeps open, and the state of the member."""
 
     def __init__(
         self, attempt: Attempt, member: Member, card: Card, connection: Connection
@@ -30,11 +30,11 @@ class Session:
         self._asked = 0
         self._answers: dict[int, asyncio.Future[Message | None]] = {}
         self.is_silent = False
-        """Whether it failed to answer in time."""
+        """Whether the member failed to answer in time."""
         self.is_verified = False
-        """Whether it answers at its advertised address, too."""
+        """Whether the member also answers at its advertised address."""
         self.trouble = DIALLED_BACK
-        """Why it is not verified."""
+        """Why the member is not verified."""
 
     @property
     def is_here(self) -> bool:
@@ -48,7 +48,7 @@ class Session:
 
     @property
     def reason(self) -> str:
-        """Why it is not here."""
+        """Why the member is not here."""
         if self.is_silent:
             return f"checked in, but has been silent for {self.silence:.0f} s"
         return self.trouble
@@ -56,7 +56,7 @@ class Session:
     async def ask(
         self, kind: str, seconds: float, more: Mapping[str, object] | None = None
     ) -> Message | None:
-        """Send a message and return its answer; None if there is no answer in time."""
+        """Send a message and return the answer; None if none comes within `seconds`."""
         self._asked += 1
         number = self._asked
         answer: asyncio.Future[Message | None] = self._loop.create_future()

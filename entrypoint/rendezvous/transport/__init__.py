@@ -1,1 +1,1 @@
-"""Connections between two workers: greetings, signed messages, names, and reasons of failures."""
+"""Connections between two workers: greetings, signed messages, look-ups, reasons of failures."""

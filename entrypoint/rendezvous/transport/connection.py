@@ -23,15 +23,15 @@ from entrypoint.rendezvous.transport.reasons import ClosedError, PeerError
 from entrypoint.rendezvous.transport.timing import Timing
 
 MOST_UNREAD = 16
-"""The number of chunks that are read after a message that is refused."""
+"""The number of chunks that are read and ignored after a refusal."""
 
 
 class Connection:
     """A wire between two workers. `async with` closes it, unless it was handed over.
 
-    Every method raises PeerError, with the reason in words. Any task may send or hang up. Only the
-    task that opened the connection closes it: asyncio confuses a socket that is closed under a
-    waiting task with a later one.
+    Methods raise PeerError, whose message is the reason. Any task may send or hang up. Only the
+    task that opened the connection may close it: if a socket is closed while another task waits for
+    it, asyncio may confuse it with a later socket.
     """
 
     def __init__(self, wire: Wire, token: str | None, timing: Timing) -> None:
@@ -56,7 +56,7 @@ class Connection:
             self._wire.close()
 
     async def greet(self, *, is_dialer: bool) -> None:
-        """Exchange greetings. The listener's comes first: a dialer tells a stranger nothing."""
+        """Exchange greetings. The listener sends first, so a dialer tells a stranger nothing."""
         own = signing.new_nonce()
         if not is_dialer:
             await self._write(signing.greeting(own))
@@ -79,7 +79,7 @@ class Connection:
             await self._write(self._signer.sign(encode(message)))
 
     async def receive(self, seconds: float | None) -> Message:
-        """Return the next message; wait so many seconds at most (None: no limit)."""
+        """Return the next message; wait at most `seconds` (None: no limit)."""
         if self._signer is None:
             raise ClosedError(reasons.CLOSED)
         return decode(self._signer.verify(await self._line(seconds)))
@@ -87,21 +87,21 @@ class Connection:
     async def ask(self, message: Message, seconds: float | None) -> Message:
         """Send a message and return the next one, like `receive`.
 
-        If the message can no longer be sent, the other side may have sent a reason before.
+        If sending fails, the other side may already have sent the reason, which is returned.
         """
         with contextlib.suppress(ClosedError):
             await self.send(message)
         return await self.receive(seconds)
 
     async def refuse(self) -> None:
-        """Report a wrong token to the other side, in a line that does not use the own token."""
+        """Report a wrong token to the other side, in a line that does not use this side's token."""
         await self._write(signing.REFUSAL)
         await self.dismiss()
 
     async def dismiss(self) -> None:
         """End the connection so that the last message arrives: wait for the other side's end.
 
-        A close while something is unread resets a connection, and may take away what was said.
+        Closing a socket with unread data resets the connection, and may lose sent data.
         """
         self.hang_up(at_once=False)
         with contextlib.suppress(OSError):  # includes TimeoutError
@@ -119,12 +119,12 @@ class Connection:
         self._wire.forget()
 
     def hand_over(self) -> socket.socket:
-        """Hand the socket over: later data is for another reader, and still unread."""
+        """Hand the socket over. Data for its next reader is still unread."""
         self._is_given_away = True
         return self._wire.hand_over()
 
     async def _greeting(self) -> bytes:
-        """Return the other side's greeting; of a stranger, read no more than the first bytes."""
+        """Return the other side's greeting. From a stranger, only the first bytes are read."""
         try:
             async with asyncio.timeout(self._timing.greeting_seconds):
                 while not (line := self._cut()):
@@ -159,7 +159,7 @@ class Connection:
         return bytes(line)
 
     async def _read(self) -> None:
-        """Wait for more bytes; bytes after the end of a line are not read (`hand_over`)."""
+        """Wait for more bytes. Bytes after the end of a line are not read (`hand_over`)."""
         try:
             chunk = await self._wire.read()
         except OSError:
@@ -181,7 +181,7 @@ class Connection:
 
 
 class Dialer:
-    """Dials at most so many workers at the same time; the others wait for their turn."""
+    """Dials at most `at_once` workers at the same time. Other dials wait."""
 
     def __init__(
         self, connector: Connector, token: str | None, timing: Timing, at_once: int = 1

@@ -1,4 +1,4 @@
-"""Answers workers that dial this one, and limits connections that may be strangers'."""
+"""Answers workers that dial this one, and limits the connections of strangers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError, Wrong
 from entrypoint.rendezvous.transport.timing import Timing
 
 PAUSE_SECONDS = 0.1
-"""After accepting failed, for example while the process has no free file descriptor."""
+"""The pause after accepting failed, for example without a free file descriptor."""
 
 Settle = Callable[[], None]
-"""Tells the listener that the connection belongs to a peer, and stays."""
+"""Tells the listener that the connection belongs to a peer, and must be kept."""
 
 Handle = Callable[[Connection, Message, Settle], Awaitable[None]]
 
@@ -50,7 +50,7 @@ class Listener:
             while True:
                 try:
                     self._take(await self._port.accept())
-                    await asyncio.sleep(0)  # workers that are here continue, however many come
+                    await asyncio.sleep(0)  # connected workers are served, however many come
                 except OSError:
                     await asyncio.sleep(PAUSE_SECONDS)
 
@@ -64,7 +64,7 @@ class Listener:
         for task in strangers:
             task.cancel()
         await asyncio.gather(*strangers, return_exceptions=True)
-        for connection in tuple(self._strangers):  # those whose task had not started yet
+        for connection in tuple(self._strangers):  # connections whose task had not started yet
             async with connection:
                 self._strangers.discard(connection)
 
@@ -108,7 +108,7 @@ class Listener:
 
 
 MOST_STRANGERS = 256
-"""Places in addition to one for each worker: all workers may come at the same moment."""
+"""Places in addition to one for each worker. All workers may come at the same moment."""
 
 IPV6_HOST_BITS = 64
 """A host with one IPv6 address can use 2^64 of them (RFC 4291, section 2.5.4)."""
@@ -117,9 +117,9 @@ IPV6_HOST_BITS = 64
 class Strangers:
     """Connections of unknown programs, with a limited number of places.
 
-    If a connection is too many, the address with the most connections loses its oldest one. So a
-    flood from one address only displaces itself. Other users of that address have as long as it
-    takes to fill all places again.
+    When all places are taken, the address with the most connections loses its oldest one. So a
+    flood from one address displaces only connections from that address. Others at that address have
+    the time until all places are filled again.
     """
 
     def __init__(self, workers: int) -> None:
@@ -131,7 +131,7 @@ class Strangers:
         return iter(self._senders)
 
     def add(self, connection: Connection) -> Connection | None:
-        """Give a new connection a place; return the one that must go for it, if any."""
+        """Give a new connection a place; return the connection that it displaces, if any."""
         sender = sender_of(connection.ip)
         self._senders[connection] = sender
         self._crowds.setdefault(sender, {})[connection] = None
@@ -156,7 +156,7 @@ def sender_of(ip: str) -> str:
     """Return the part of an address that one sender cannot choose freely."""
     try:
         address = ipaddress.ip_address(ip)
-    except ValueError:  # the sender has gone already, and left no address
+    except ValueError:  # the sender has gone already, without an address
         return ip
     if isinstance(address, ipaddress.IPv6Address):
         return f"{int(address) >> IPV6_HOST_BITS:x}::/64"

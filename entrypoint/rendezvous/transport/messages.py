@@ -11,7 +11,7 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 from entrypoint.strict_json import StrictJSONError, parse_object
 
 LONGEST_LINE = 65_536
-"""The largest number of bytes of a whole message."""
+"""The largest number of bytes of a message with its signature."""
 
 LONGEST_TEXT = 4096
 """The number of characters of one text in a message. All are printable, so escaping adds none."""
@@ -20,13 +20,13 @@ LONGEST_PART = 300
 """The number of characters of each of the four parts of a problem, after escaping."""
 
 LONGEST_PROBLEMS = 16_384
-"""The number of bytes of all problems in a message. The reason why the gate ends stays readable."""
+"""The number of bytes of all problems in a message, so that it stays below LONGEST_LINE."""
 
 LARGEST_NUMBER = 10**9
-"""The number of digits of an index, a position or a question."""
+"""The largest index, position, generation or number of a question."""
 
 CHECK_IN, PROBE = "check-in", "probe"
-"""The dialer's first message: from a member that wants to stay, or a look at the worker there."""
+"""The dialer's first message. CHECK_IN: a member that stays. PROBE: a look at the worker there."""
 CARD = "card"
 """The answer: the listener's card."""
 HOSTS = "hosts"
@@ -38,11 +38,11 @@ number."""
 AHEAD = "ahead"
 """Close your port and go ahead: the others train already, and meet you when your command asks."""
 STATUS, CONTRADICTION = "status", "contradiction"
-"""The missing workers; the end of the gate."""
+"""STATUS: the missing workers. CONTRADICTION: the problems that end the gate."""
 WAIT = "wait"
-"""All are here, and my own command starts: check in again, I will ask, too."""
+"""All are here, but my own command is starting: check in again, I will also ask."""
 LINK, AGAIN = "link", "again"
-"""LINK: connect with your neighbours, and report missing ones. AGAIN: a link is missing; keep
+"""LINK: connect with your neighbours, and report missing ones. AGAIN: a link is missing, so keep
 waiting."""
 JOIN, REFUSE = "join", "refuse"
 """JOIN, to the right neighbour: I am your left neighbour. The answer is a card, or REFUSE."""
@@ -70,7 +70,7 @@ class Message:
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def text(self, name: str, longest: int = LONGEST_TEXT) -> str:
-        """Return a text of at most so many characters. Raises MessageError."""
+        """Return a text of at most `longest` characters. Raises MessageError."""
         return _text(self.fields.get(name), longest)
 
     def number(self, name: str) -> int:
@@ -99,7 +99,7 @@ class Message:
         return value
 
     def mapping(self, name: str, longest: int = LONGEST_TEXT) -> dict[str, str]:
-        """Return names and their texts, of at most so many characters. Raises MessageError."""
+        """Return names and texts, each of at most `longest` characters. Raises MessageError."""
         value = self.fields.get(name)
         if not isinstance(value, dict):
             raise MessageError

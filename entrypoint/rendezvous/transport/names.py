@@ -19,19 +19,19 @@ from entrypoint.rendezvous.transport.reasons import (
 )
 
 MOST_ENDPOINTS = 4
-"""The number of addresses of one name that are dialled in turn."""
+"""The number of IP addresses of one name that are dialled, one after the other."""
 MOST_QUESTIONS = 5
-"""Look-ups of one name at once. Each needs a thread, and name servers may be silent for minutes."""
+"""Simultaneous look-ups of one name. Each needs a thread, perhaps for minutes."""
 
 
 class Names:
-    """The names of one attempt.
+    """Looks up the names of one meeting.
 
     Args:
-        seconds: how long a look-up is waited for.
-        again_seconds: after so long without an answer a name is asked for once more, beside that:
-            a name server may say nothing of a name that is not there, which comes meanwhile. None:
-            never, since there are many names.
+        seconds: the time limit of a look-up.
+        again_seconds: the interval at which an unanswered look-up is repeated in parallel. A name
+            server may not answer for a missing name, and the name may appear meanwhile. None: no
+            repetition, because there are many names.
     """
 
     def __init__(self, seconds: float, again_seconds: float | None = None) -> None:
@@ -61,11 +61,11 @@ class Names:
         return found[:MOST_ENDPOINTS]
 
     def forget(self, address: Address) -> None:
-        """Look the name up again next time: the last look-up may be older than the name."""
+        """Look the name up again next time, because it may have changed since the last look-up."""
         self._answers.pop(address, None)
 
     async def _first_answer(self, address: Address) -> Found:
-        """Wait for an answer, and ask again at intervals."""
+        """Wait for an answer, and repeat the look-up at intervals."""
         answer = self._answers[address]
         while self._again_seconds and not answer.done():
             await asyncio.wait([answer], timeout=self._again_seconds)
@@ -83,7 +83,7 @@ class Names:
             self._loop.call_soon_threadsafe(self._answered, address, answer, found)
 
     def _answered(self, address: Address, answer: asyncio.Future[Found], found: Found) -> None:
-        """Give an answer to all that wait for it; the next request starts a new look-up."""
+        """Give an answer to all waiting tasks. The next request starts a new look-up."""
         if not answer.done():
             answer.set_result(found)
         if self._answers.get(address) is answer:

@@ -40,7 +40,7 @@ class Wire(Protocol):
         """Close this end, unless it was handed over."""
 
     def hand_over(self) -> socket.socket:
-        """Hand this end over: later data is for another reader, and still unread."""
+        """Hand this end over. Data for its next reader is still unread."""
 
 
 class Port(Protocol):
@@ -50,7 +50,7 @@ class Port(Protocol):
         """Wait for a connection; raise OSError if none can be accepted now."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the port."""
 
 
 class Connector(Protocol):
@@ -67,10 +67,10 @@ class Network(Protocol):
     """The network on which workers meet."""
 
     async def open_port(self, spec: ClusterSpec, me: Member, seconds: float, say: Say) -> Port:
-        """Open this worker's port; retry for so many seconds while it is in use.
+        """Open this worker's port; retry for `seconds` while it is in use.
 
         Raises PortTakenError, PortClosedError.
         """
 
     def connector(self, timing: Timing, *, asks_again: bool) -> Connector:
-        """Return a dialer; `asks_again`: repeat the look-up of a name that may appear meanwhile."""
+        """Return a connector; `asks_again`: repeat unanswered look-ups of names."""

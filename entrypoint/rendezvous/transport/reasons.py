@@ -28,7 +28,7 @@ class WrongTokenError(PeerError):
 
 
 class ReplacedError(PeerError):
-    """A process that was frozen or cut off is back, but another one has its place."""
+    """A frozen or disconnected process has returned, but another one has replaced it."""
 
     def __init__(self, by: str) -> None:
         super().__init__(f"a process answers there that was replaced by one at {by}")
@@ -66,7 +66,7 @@ NO_MESSAGE = "sent something that is not a message of this gate"
 _WORDS = {
     errno.ECONNREFUSED: REFUSED,
     errno.ECONNRESET: CLOSED_AT_ONCE,
-    errno.EPIPE: CLOSED_AT_ONCE,  # so Linux calls it where it has ended before it is looked at
+    errno.EPIPE: CLOSED_AT_ONCE,  # Linux's error for a connection that ended early
     errno.ENOTCONN: CLOSED_AT_ONCE,
     errno.ETIMEDOUT: NO_ANSWER,
     errno.EHOSTUNREACH: UNREACHABLE,
@@ -85,17 +85,15 @@ def words(error: OSError) -> str:
 
 
 def not_a_worker(first: bytes) -> str:
-    """Return what answers with these first bytes, if they do not begin a greeting."""
+    """Describe the program that sends these first bytes, which are no greeting."""
     # A gRPC server speaks first: a frame of length (3 bytes), type 4 (SETTINGS), flags, stream 0;
     # RFC 9113, sections 3.4, 4.1 and 6.5. TensorFlow 2.21's does, seen on a silent connection.
     if first[3:4] == b"\x04" and first[5:9] == bytes(4):
-        return (
-            "answered by a gRPC server, probably TensorFlow of a run that has not ended there yet"
-        )
+        return "answered by a gRPC server, probably TensorFlow of an earlier run that still runs"
     shown = escaped(first[:20].decode("ascii", "replace"))
     return f'answered by something that is not a worker (it says "{shown}")'
 
 
 def other_version(theirs: str, own: int) -> str:
-    """Return the meaning of another version of the greeting."""
+    """Return the reason for a greeting of another version."""
     return f"speaks version {escaped(theirs)} of the gate, not {own}: its image is another version"

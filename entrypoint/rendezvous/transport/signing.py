@@ -1,4 +1,4 @@
-"""The lines of a connection: a number against replays, and a signature if there is a token."""
+"""The lines of a connection: numbered against replays, and signed if there is a token."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ VERSION = 1
 LONGEST_GREETING = 100
 UNSIGNED = b"-"
 REFUSAL = b"refused\n"
-"""A listener's answer to a wrong signature: always the same and unsigned, so that it does not help
-to guess a token. A dialer reads it as another wrong signature."""
+"""A listener's answer to a wrong signature. It is constant and unsigned, so it does not help to
+guess a token. The dialer also takes it for a wrong signature."""
 _NONCE = re.compile("[0-9a-f]{32}")
 
 
@@ -46,7 +46,7 @@ def may_be_greeting(received: bytes | bytearray) -> bool:
 
 
 def read_greeting(line: bytes) -> str:
-    """Return the other side's nonce. Raises PeerError, which says what else may answer."""
+    """Return the other side's nonce. Raises PeerError, which describes another program."""
     if not line.startswith(GREETING):
         raise PeerError(not_a_worker(line))
     version, _, nonce = line.removeprefix(GREETING).decode("ascii", "replace").partition(" ")

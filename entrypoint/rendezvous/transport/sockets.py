@@ -22,10 +22,10 @@ from entrypoint.rendezvous.transport.timing import Timing
 CHUNK = 4096
 NEWLINE = b"\n"
 BUFFER_BYTES = 4 * 2**20
-"""The data that a connection of a ring may have in transit: 10 Gbit/s over 3 ms, or 100 Mbit/s over
+"""The data in transit on a connection of a ring: enough for 10 Gbit/s over 3 ms, or 100 Mbit/s over
 300 ms."""
 NO_SUCH_PROTOCOL = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-"""The error of a machine without IPv6 for the IPv6 address that a name has, too (localhost:
+"""The errors for an IPv6 address on a machine without IPv6. A name may have one as well (localhost:
 ::1)."""
 
 
@@ -54,11 +54,11 @@ class SocketWire:
         return self._socket.recv(length) if length else b""
 
     async def write(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         await self._loop.sock_sendall(self._socket, data)
 
     def hang_up(self, *, at_once: bool) -> None:
-        """End both directions, or only the own one."""
+        """End both directions, or only this side's."""
         with contextlib.suppress(OSError):  # the other side was faster
             self._socket.shutdown(socket.SHUT_RDWR if at_once else socket.SHUT_WR)
 
@@ -84,7 +84,7 @@ class SocketPort:
         self._loop = asyncio.get_running_loop()
 
     async def accept(self) -> SocketWire:
-        """Wait for a connection. Not `sock_accept`: if it is cancelled, it may lose one (3.11)."""
+        """Wait for a connection. In Python 3.11, a cancelled `sock_accept` may lose one."""
         while True:
             with contextlib.suppress(BlockingIOError):
                 return SocketWire(self._socket.accept()[0])
@@ -137,10 +137,11 @@ class SocketNetwork:
 
 
 def enlarge_buffers(unconnected: socket.socket) -> None:
-    """Set large buffers for a long path, if this machine allows them.
+    """Set large buffers for paths with a long delay, if this machine allows them.
 
-    Linux stops adapting a buffer whose size is set, and silently limits it to net.core.rmem_max and
-    wmem_max. These are small by default, while Linux's own adaptation goes further.
+    Linux stops adapting a buffer whose size is set, and silently limits it to net.core.rmem_max or
+    wmem_max. By default these are smaller than the limit of Linux's own adaptation. So a size that
+    is not fully allowed is not set.
     """
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         with socket.socket() as probe:
@@ -167,8 +168,8 @@ async def connect(
 ) -> socket.socket:
     """Return a socket connected to the first of the name's addresses that answers.
 
-    `prepare` gets each socket before it connects. Raises PeerError, with the reason of an address
-    that this machine can send to at all.
+    `prepare` gets each socket before it connects. Raises PeerError; reasons of addresses in a
+    protocol that this machine lacks are reported only if there is no other.
     """
     reason = ""
     for endpoint in await names.look_up(address):

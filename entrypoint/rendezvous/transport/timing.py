@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 OFTEN_SECONDS = 0.25
-"""Between attempts to reach a worker that the others of a ring wait for, and do nothing else."""
+"""The pause between attempts to reach a worker for which the whole ring waits."""
 PORT_SECONDS_AFTER_A_RESTART = 30.0
 PASSING_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Times in seconds; tests shorten them."""
+    """Limits and intervals in seconds. Tests shorten them."""
 
     port_seconds: float = 2.0
-    """How long a port may be in use."""
+    """The time for a port in use to become free."""
     first_line_seconds: float = 2.0
     """Before the first line that names missing workers."""
     line_seconds: float = 5.0
@@ -23,10 +23,9 @@ class Timing:
     look_up_seconds: float = 3.0
     """For the look-up of one name. A name server that does not answer would take much longer."""
     ask_again_seconds: float = 1.0
-    """Before the look-up of the one name that a worker waits for is repeated, beside the first
-    one."""
+    """Before the look-up of the one name that a worker waits for is repeated, in parallel."""
     connect_seconds: float = 3.0
-    """For one connection. The second SYN is sent after 1 s, so that a lost one does no harm."""
+    """For one connection. The second SYN is sent after 1 s, so a lost one does no harm."""
     greeting_seconds: float = 3.0
     """For a listener's greeting."""
     message_seconds: float = 5.0
@@ -38,7 +37,7 @@ class Timing:
     ping_seconds: float = 3.0
     """Between the chief's pings of a member that checked in."""
     silent_seconds: float = 10.0
-    """A worker that is silent for so long counts as missing."""
+    """A worker that is silent for this long counts as missing."""
     alive_seconds: float = 3.0
     """For the answer of a worker that is asked whether it is alive."""
     passing_seconds: float = 1.0
@@ -55,11 +54,11 @@ class Timing:
 
     @classmethod
     def after_restarts(cls, count: int) -> Timing:
-        """Return the timing of a gate after so many restarts of the command.
+        """Return the timing of a gate after `count` restarts of the command.
 
         A killed command may occupy the port for some time, until the kernel has freed its GPUs or
-        network files. And the list has proved right: a name server may return an old address for a
-        while, which another worker has by now.
+        network files. A name server may still return an old address, which another worker has now.
+        So a wrong worker is tolerated longer, because the list is known to be right.
         """
         if not count:
             return cls()
@@ -69,6 +68,6 @@ class Timing:
     def of_commands(cls) -> Timing:
         """Return the timing of a meeting of running commands.
 
-        They come at once, and the chief is seldom first.
+        All commands ask at the same moment, and the chief is seldom the first.
         """
         return replace(cls.after_restarts(1), redial_seconds=OFTEN_SECONDS)

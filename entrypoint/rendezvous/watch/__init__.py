@@ -1,1 +1,1 @@
-"""After the gate: watches whether the peers reach TensorFlow's cluster, which waits for them."""
+"""After the gate: watches whether the peers join TensorFlow's cluster."""

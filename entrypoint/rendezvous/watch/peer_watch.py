@@ -1,4 +1,4 @@
-"""After the gate: watches whether the peers' commands get as far as this one's.
+"""After the gate: watches whether the peers' commands join TensorFlow's cluster.
 
 TensorFlow waits up to an hour for its peers, and ignores signals. So a separate process watches
 them, as soon as TensorFlow's server has opened this worker's port. TensorFlow would wait in vain
@@ -36,21 +36,21 @@ FIRST_BYTES_SECONDS = 1.0
 a gate."""
 AT_ONCE = 64
 SILENT_SECONDS = 30.0
-"""A server at this worker's port that is silent for so long does not count as TensorFlow's."""
+"""A server at this worker's port that is silent for this long is not TensorFlow's."""
 LOOPBACK = "127.0.0.1"
 """TensorFlow's server listens on all addresses of its machine."""
 SETTLED_SECONDS = 60.0
-"""The watch continues for so long after all peers are there, while TensorFlow connects them."""
+"""The watch continues for this long after all peers are there, while TensorFlow connects."""
 
 
 NOT_JOINED = "its port is open, but it has not joined TensorFlow's cluster"
 
 
 class NotKnownError(Exception):
-    """No server could be asked whether the peers have joined; the message says which, and why."""
+    """No server could be asked whether the peers have joined. The message gives the reason."""
 
 
-def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells of the command
+def watch_peers(  # noqa: PLR0913 -- all parts of a watch
     spec: ClusterSpec,
     task: Task,
     limit_seconds: float,
@@ -59,25 +59,25 @@ def watch_peers(  # noqa: PLR0913 -- whom, as whom, for how long, and what tells
     trains: Callable[[], bool],
     note: str = "",
 ) -> str:
-    """Watch the peers; return why the command waits in vain, "" if it does not.
+    """Watch the peers; return why the command waits in vain, or "" if it does not.
 
     `limit_seconds` is the time for a peer to open its port and to join the cluster; 0 for no limit.
-    `is_ring` tells whether the entrypoint's neighbour helper has opened this worker's port, and not
-    the command. `trains` tells whether the command has made progress since its start, and so waits
-    for nobody. `note` is a sentence about a possible obstacle between TensorFlow and its peers.
+    `is_ring` tells whether the command has asked for its neighbours: then the entrypoint opens this
+    worker's port. `trains` tells whether the command has made progress, so that it waits for
+    nobody. `note` is a clause about a possible obstacle between TensorFlow and its peers.
 
     Raises NotKnownError if the result cannot be determined.
     """
     own = next(member.address for member in spec.members if member.task == task)
     while not is_listening(own.port):
-        if is_ring():  # its port may open and close between two looks
+        if is_ring():  # a port of the ring may open and close between two looks
             return ""
         time.sleep(POLL_SECONDS)
     is_chief = task == spec.chief.task
     others = [member for member in spec.members if member.task != task]
 
     async def watch() -> str:
-        """Watch them if TensorFlow waits for them."""
+        """Watch the peers if TensorFlow waits for them."""
         if not await _serves_tensorflow(own.port, is_ring):
             return ""
         peer_watch = PeerWatch(
@@ -121,7 +121,7 @@ def _lines(table: str) -> Sequence[str]:
 
 
 class PeerWatch:
-    """Looks at some peers again and again."""
+    """Looks at some peers at regular intervals."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class PeerWatch:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def watch(self, limit_seconds: float) -> str:
-        """Watch until there is a failure, or none for a while; return the failure.
+        """Watch until there is a failure, or none for a while; return the failure or "".
 
         A command is ended only if the server has spoken like TensorFlow's. Raises NotKnownError.
         """
@@ -184,7 +184,7 @@ class PeerWatch:
         except BlindError:
             raise
         except (PeerError, OSError) as error:
-            if not self._has_answered:  # an answer that failed adds nothing to an earlier one
+            if not self._has_answered:  # a failure adds nothing to an earlier answer
                 self._why = (
                     f"TensorFlow's server at {leader} cannot be asked whether they have "
                     f"joined: {_why(error)}"
@@ -200,7 +200,7 @@ class PeerWatch:
             try:
                 first = await self._first_bytes(member)
             except BlindError:
-                raise  # a watch that cannot see must not judge
+                raise  # without resources here, nothing is known about the peer
             except (PeerError, OSError) as error:
                 if member in self._missing:
                     self._missing[member] = _why(error)

@@ -1,4 +1,4 @@
-"""Protobuf's encoding, as far as two small messages of TensorFlow require it.
+"""The part of Protobuf's encoding that two small messages of TensorFlow need.
 
 https://protobuf.dev/programming-guides/encoding/
 """
@@ -59,7 +59,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return such a number, and the position of the next field."""
+    """Return the number at `at`, and the position after it."""
     value = shift = 0
     for here in range(at, len(message)):
         value |= (message[here] & 0x7F) << shift

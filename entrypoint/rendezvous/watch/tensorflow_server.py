@@ -1,8 +1,8 @@
-"""Asking the server at a port if it is TensorFlow's, and which workers have joined its cluster.
+"""Asks the server at a port whether it is TensorFlow's, and which workers have joined.
 
-TensorFlow's server answers while the command is deaf: its threads need no Python. Other gRPC
-servers, such as JAX's coordinator, do not know `tensorflow.WorkerService`, and torch's store does
-not speak HTTP/2. What is here of HTTP/2 is as much as one short call takes:
+TensorFlow's server answers while the command holds the GIL, because its threads need no Python.
+Other gRPC servers, such as JAX's coordinator, do not know `tensorflow.WorkerService`. PyTorch's
+store does not speak HTTP/2. This module has the part of HTTP/2 that one short call needs:
 https://www.rfc-editor.org/rfc/rfc9113 (frames) and
 https://www.rfc-editor.org/rfc/rfc7541#section-6.2.2 (plain headers).
 """
@@ -22,7 +22,7 @@ WORKER_STATUS = "/tensorflow.WorkerService/GetStatus"
 TASK_STATES = "/tensorflow.CoordinationService/GetTaskState"
 """tensorflow/core/protobuf/worker_service.proto and xla/tsl/protobuf/coordination_service.proto."""
 NOT_JOINED = (1, 2)
-"""TASKSTATE_UNINITIALIZED and TASKSTATE_DISCONNECTED there."""
+"""TASKSTATE_UNINITIALIZED and TASKSTATE_DISCONNECTED in coordination_service.proto."""
 ANSWER_SECONDS = 5.0
 NOT_GRPC = "it does not speak gRPC"
 
@@ -67,7 +67,7 @@ def _named(task: Task) -> bytes:
 
 
 def _not_joined(answer: bytes) -> list[Task]:
-    """Return the tasks of a GetTaskStateResponse that have not joined; it omits zeros."""
+    """Return the tasks of a GetTaskStateResponse that have not joined. It omits zeros."""
     found = []
     for state in protobuf.contents(answer, 1):
         if protobuf.numbers(state).get(2) in NOT_JOINED:
@@ -81,7 +81,7 @@ async def _call(connected: socket.socket, method: str, message: bytes) -> bytes 
     reader, writer = await asyncio.open_connection(sock=connected)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            # Nothing is sent before the server has spoken like gRPC's: other servers might fail.
+            # Wait for gRPC's first frame before sending: other servers might fail on a request.
             if (await _frame(reader))[0] != SETTINGS:
                 raise PeerError(NOT_GRPC)
             writer.write(_request(method, message))

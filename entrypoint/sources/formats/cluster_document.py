@@ -20,8 +20,8 @@ from entrypoint.sources.formats.host_list import read_entries, read_index
 from entrypoint.strict_json import StrictJSONError, not_shown, parse_object
 
 NO_PARAMETER_SERVERS = (
-    "Parameter servers ({}) are another way of training: here all workers train in step and hold "
-    "the same weights."
+    "Parameter servers ({}) are not supported: here all workers train in step and hold the same "
+    "weights."
 )
 Jobs = dict[str, dict[int, Address]]
 
@@ -32,7 +32,7 @@ class DocumentForm:
 
     variable: str
     accepted: str
-    """The name of the whole document in messages; `in_cluster` and `as_task` are its types."""
+    """What a message accepts for the document; `in_cluster` and `as_task` for its parts."""
     in_cluster: str
     as_task: str
     worker: str
@@ -40,13 +40,13 @@ class DocumentForm:
     task_types: Mapping[str, str]
     """The contract's words -> chief, worker or evaluator."""
     refused: Mapping[str, str]
-    """Words that are known, but not accepted -> a sentence with the reason."""
+    """Known words that are not accepted -> a sentence with the reason."""
 
 
 def read_document(name: str, text: str, form: DocumentForm, default_port: int) -> Resolution:
-    """Read the document, with its other keys.
+    """Return the cluster and the task in a document; other keys are kept in the Resolution.
 
-    `name` is where it was given; `default_port` is for addresses without one. Raises
+    `name` is the variable's name in messages; `default_port` is for addresses without one. Raises
     ConfigurationError with all problems.
     """
     reader = _Reader(name, form, default_port)

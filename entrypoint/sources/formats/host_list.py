@@ -1,4 +1,4 @@
-"""Lists of hosts: plain, where worker i is entry i, or in JSON, where entries may name an index."""
+"""Lists of hosts: a plain list (worker i is entry i), or JSON, where keys may be indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from entrypoint.settings.forms import parse_whole_number
 
 
 def read_workers(name: str, entries: Iterable[str], default_port: int) -> ClusterSpec:
-    """Return the cluster of a list; `name` is where it was given.
+    """Return the cluster of a list; `name` is the variable's name in messages.
 
     Raises ConfigurationError with every problem.
     """

@@ -11,7 +11,7 @@ import math
 import re
 
 MOST = 100_000
-"""The largest number of nodes, and of tasks: a list of a few characters can mean billions."""
+"""The largest number of nodes or tasks. A list of a few characters could mean billions."""
 
 _BRACKETS = re.compile(r"(\[[^\[\]]*\])")
 _RANGE = re.compile("([0-9]{1,9})(?:-([0-9]{1,9}))?")
@@ -19,7 +19,7 @@ _REPEATED = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 
 class SlurmListError(ValueError):
-    """The text is not such a list; the message is a sentence that explains why."""
+    """The text is not a list of Slurm's; the message is a sentence that explains why."""
 
 
 Numbers = tuple[int, range]
@@ -69,7 +69,7 @@ def expand_tasks(text: str) -> list[int]:
     for item in text.strip().split(","):
         match = _REPEATED.fullmatch(item)
         if not match or not int(match[1]) or not int(match[2] or 1):
-            reason = f'"{item[:20]}" is neither a number of tasks nor one such as 3(x2).'
+            reason = f'"{item[:20]}" is not a number of tasks, such as 3 or 3(x2).'
             raise SlurmListError(reason)
         runs.append((int(match[1]), int(match[2] or 1)))
     _check_size(sum(tasks * nodes for tasks, nodes in runs))

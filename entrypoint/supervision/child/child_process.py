@@ -22,8 +22,8 @@ NOTICES = (
 """Signals that end a program only if it does not handle them. They are for the command only."""
 FORWARDED = (*STOPS, *NOTICES)
 AWAITED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
-"""Blocked in this process, and received by `next_signal`. SIGTTOU would stop a background process
-that gives the terminal away."""
+"""Signals that are blocked in this process, and received by `next_signal`. SIGTTOU would stop a
+background process that hands over the terminal."""
 KILLED_SECONDS = 5.0
 """The time for a killed process to disappear: the kernel frees its memory first."""
 POLL_SECONDS = 0.01
@@ -31,11 +31,11 @@ PR_SET_CHILD_SUBREAPER = 36
 """Of prctl(2)."""
 
 _running: dict[int, ChildProcess] = {}
-"""The children of this process whose end is unknown yet."""
+"""The children of this process that are not known to have ended."""
 
 
 def hold_notices() -> None:
-    """Block signals other than stops from now on: they are too early for the command."""
+    """Block signals other than stops from now on, until the command can receive them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, NOTICES)
 
 
@@ -50,7 +50,7 @@ def unblock_signals() -> None:
 
 
 def next_signal(seconds: float | None) -> int | None:
-    """Wait for a signal and return its number; None after so many seconds (None: no limit)."""
+    """Return the number of the next signal; None after `seconds` (None: no limit)."""
     if seconds is None:
         return signal.sigwaitinfo(AWAITED).si_signo
     received = signal.sigtimedwait(AWAITED, max(0.0, seconds))
@@ -95,10 +95,9 @@ class ChildProcess:
     """A process that was forked from this one, with everything that it starts.
 
     Attributes:
-        ignores: signals that it does not hear.
-        on_end: is told its status, as soon as that is known.
-        status: its exit code, minus the signal if one killed it; None while it is not known to have
-            ended.
+        ignores: signals that the process ignores.
+        on_end: called with the status as soon as it is known.
+        status: the exit code, or minus the signal that killed the process; None until its end.
     """
 
     def __init__(
@@ -113,8 +112,8 @@ class ChildProcess:
 
         With a terminal, the child stays in the session and gets the foreground, so that Ctrl-C
         reaches the child and not this process. Otherwise it leads a session, so that all its
-        processes can be found. If it `adopts`, all other processes that this one has become the
-        parent of count as its own.
+        processes can be found. With `adopts`, orphans that this process has adopted count as the
+        child's.
         """
         self._terminal, self._adopts, self.ignores = terminal, adopts, ignores
         self.status: int | None = None
@@ -133,7 +132,7 @@ class ChildProcess:
         try:
             try:
                 os.killpg(self.pid, number)
-            except ProcessLookupError:  # it does not lead a group yet
+            except ProcessLookupError:  # the child does not lead a group yet
                 os.kill(self.pid, number)
         except ProcessLookupError:
             return True
@@ -148,7 +147,7 @@ class ChildProcess:
         return is_told
 
     def end(self) -> None:
-        """Kill it if it still runs, and wait for its end, which `on_end` is not told."""
+        """Kill the process if it still runs, and wait for its end. `on_end` is not called."""
         if self.poll() is None:
             self.on_end = lambda _: None
             self.kill()

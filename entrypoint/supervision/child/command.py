@@ -1,4 +1,4 @@
-"""Becomes the command, or reports why it cannot start."""
+"""Replaces this process by the command, or reports why it cannot start."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ EXIT_FAILED = 1
 
 
 class HelperProcess:
-    """A process that does some work, and exits with the code that it returned.
+    """A process that does some work, and exits with the code that the work returns.
 
     The text comes back in a file in memory. A full pipe would block a writer until somebody reads,
     and nobody reads before the process has ended.
@@ -53,7 +53,7 @@ class HelperProcess:
         return os.pread(self._file, size, 0).decode(errors="replace")
 
     def news(self) -> Ended | None:
-        """Return how it ended, once, after its end."""
+        """Return how the process ended, once; otherwise None."""
         status = None if self._has_ended else self.child.poll()
         if status is None:
             return None
@@ -99,7 +99,7 @@ def retried(work: Work, name: str, log: Log) -> Work:
         while True:
             try:
                 return work()
-            except Exception as error:  # noqa: BLE001 -- whatever it is, it must not end a command
+            except Exception as error:  # noqa: BLE001 -- no error may end a command
                 if not pauses:
                     return EXIT_FAILED, f"{name} failed ({error!r})"
                 pause = pauses.pop(0)

@@ -32,7 +32,7 @@ class OomKills:
         self._before = _count(cgroup)
 
     def cause(self) -> str | None:
-        """Return what ran out, "" if nothing was killed for it; None without a counter."""
+        """Return the limit that was reached; "" if nothing was killed, None without a counter."""
         now = _count(self._cgroup)
         if now is None or self._before is None:
             return None
@@ -40,7 +40,7 @@ class OomKills:
 
 
 def _what_ran_out(limit: int | None) -> str:
-    """Describe it; without a limit here, an outer limit was reached."""
+    """Describe the limit that was reached; without one here, it was an outer limit."""
     if limit is None:
         return "out of memory: the machine, or the pod or job around this container, has none left"
     where = "resources.limits.memory" if is_in_pod() else "docker run --memory"

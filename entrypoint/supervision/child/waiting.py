@@ -23,7 +23,7 @@ from entrypoint.supervision.child.child_process import (
 )
 
 SIGNAL_CODES = 128
-"""A process that a signal ended has this plus the signal's number as its code."""
+"""The exit code of a process that a signal ended is this plus the signal's number."""
 STOP_CODES = tuple(SIGNAL_CODES + number for number in STOPS)
 FINAL_CODES = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
 """Codes after which a retry changes nothing."""
@@ -59,7 +59,7 @@ class Waiter:
     """Waits for one child until it has ended.
 
     Attributes:
-        stop: the signal that asked it to end; 0 as long as none has.
+        stop: the stop signal that was received; 0 before.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Waiter:
             self._on_stop()
 
     def _end_for(self, ended: Ended | None) -> None:
-        """Kill the child for a reason of the supervisor's, unless a stop is pending."""
+        """Kill the child if there is a reason to, unless a stop is pending."""
         if ended and not self.stop:
             self._killed_for = ended
             if not self._child.kill():
@@ -137,7 +137,7 @@ class Waiter:
 
 
 def say_unheard(numbers: Iterable[int], log: Log) -> None:
-    """Log which signals have come before there was a command to receive them."""
+    """Log the signals that arrived before the command could receive them."""
     for number in numbers:
         log.info(f"{signal_name(number)} is ignored: it is for the command, which does not run yet")
 
@@ -145,7 +145,7 @@ def say_unheard(numbers: Iterable[int], log: Log) -> None:
 def _why(status: int, ran_out: str | None) -> str:
     """Return the cause if the kernel has killed a process for lack of memory.
 
-    A shell reports a killed child as code 137, other programs use other codes.
+    A shell reports a killed child as code 137. Other programs use other codes.
     """
     if ran_out is None:
         return ": out of memory?" if status == -signal.SIGKILL else ""

@@ -20,7 +20,7 @@ _TENSORFLOW = re.compile(r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?([IWEF])(?:\d{4} [\d:.]
 
 
 class LineCutter:
-    """Splits a stream of bytes into lines; keeps an unfinished one."""
+    """Splits a stream of bytes into lines; keeps the unfinished last line."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -34,20 +34,20 @@ class LineCutter:
         return [_text(line) for line in lines]
 
     def end(self) -> list[str]:
-        """Return the rest without a newline."""
+        """Return the unfinished last line, if any."""
         rest, self._rest = self._rest, b""
         return [_text(rest)] if rest else []
 
 
 def _text(line: bytes) -> str:
-    """Return a line as text; of a progress bar that redraws itself, the last state."""
+    """Return a line as text; for a progress bar that redraws itself, the last state only."""
     return line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
 
 
 def as_json(line: str, worker: str, default_level: str) -> str:
     """Return a line as an object with time, level, worker and message.
 
-    A line that already is an object keeps its members, and gets missing ones.
+    A line that is already a JSON object keeps its members, and gets the missing ones.
     """
     if line.startswith("{"):
         try:

@@ -15,21 +15,21 @@ NOTICES = (
     _NOTE + b"port.cc:0] oneDNN custom operations are on.",
     _BUILT_FOR,
 )
-"""The beginnings of these lines, with 0 for each number and one space for several."""
+"""The beginnings of these lines. Each number is 0, and several spaces are one."""
 
 MOST_HELD = 4096
-"""The number of bytes of a line that are held back; no notice is as long."""
+"""The number of bytes of a line that may be held back. All notices are shorter."""
 
 
 def are_unwanted(level: str | None) -> bool:
-    """Tell whether a command's TF_CPP_MIN_LOG_LEVEL hides notices; if it is unset, they stay."""
+    """Tell whether TF_CPP_MIN_LOG_LEVEL hides notices. If it is unset, it does not."""
     return bool(level and level.strip().isdecimal() and int(level) > 0)
 
 
 class NoticeFilter:
     """Passes a stream of bytes on without these notices.
 
-    It holds back only a line that may become a notice, until the line ends or cannot be one.
+    Holds back a line only while it may be a notice, until the line ends or differs.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class NoticeFilter:
         self._wanted: tuple[bytes, ...] = NOTICES
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes to pass on, of these and of those held back."""
+        """Return the bytes to pass on, including held-back ones."""
         return b"".join(map(self._passed, data.splitlines(keepends=True)))
 
     def end(self) -> bytes:
-        """Return the bytes held back of a line without an end."""
+        """Return the held-back bytes of an unfinished line."""
         held, self._held = self._held, b""
         return held
 

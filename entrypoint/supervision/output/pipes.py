@@ -27,7 +27,7 @@ FLUSH_SECONDS = 2.0
 """The time to read the rest of the output after the command has ended. A process that left its
 session may keep the pipe open for ever."""
 NOTED_SECONDS = 0.5
-"""Between two notes of the last line, however many a command prints."""
+"""The time between two notes of the last line, however many lines a command prints."""
 
 
 class Output:
@@ -75,7 +75,7 @@ class Output:
         self._threads.append(thread)
 
     def close(self) -> None:
-        """Close the pipes, if there is no command."""
+        """Close the pipes of a command that could not start."""
         for both in self._pipes.values():
             for one in both:
                 os.close(one)
@@ -122,5 +122,5 @@ class Output:
             level = DEFAULT_LEVELS[descriptor]
             objects = [as_json(line, self._log.worker, level) for line in lines if line]
             data = "".join(f"{line}\n" for line in objects).encode()
-        with suppress(OSError):  # a reader that is gone must not stop the command
+        with suppress(OSError):  # a closed pipe must not stop the command
             write_all(descriptor, data)

@@ -21,7 +21,7 @@ class AskSocket:
         own, self._commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def work() -> tuple[int, str]:
-            self._commands.close()  # so that the socket's end tells the command's end
+            self._commands.close()  # so that the socket ends with the command
             try:
                 if own.recv(1, socket.MSG_PEEK):
                     note_asked()
@@ -40,12 +40,12 @@ class AskSocket:
             own.close()
 
     def inherit(self) -> int:
-        """Let the command inherit its end; return its number. Called in the child process."""
+        """Let the command inherit its end; return the descriptor. Called in the child process."""
         os.set_inheritable(self._commands.fileno(), True)  # noqa: FBT003 -- os's own signature
         return self._commands.fileno()
 
     def give_up(self) -> None:
-        """Close the command's end here; the command has its own."""
+        """Close this process's copy of the command's end."""
         self._commands.close()
 
     def end(self) -> None:
@@ -54,7 +54,7 @@ class AskSocket:
 
 
 def _has_ended(asks: socket.socket) -> bool:
-    """Whether no process holds the other end of a socket any more."""
+    """Whether no process holds the other end of a socket."""
     poll = select.poll()
     poll.register(asks, 0)  # a hang-up is reported in any case
     return any(event & select.POLLHUP for _, event in poll.poll(0))

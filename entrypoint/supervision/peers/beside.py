@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it imports socket, which a command without peers does not n
 Watch = Callable[[Callable[[], bool]], tuple[int, str]]
 """Gets a function that tells whether the command has made progress; returns like a `Work`."""
 VARIABLE = "CLUSTER_GROUP_FD"
-"""The variable with the file descriptor on which the command may ask."""
+"""The variable with the file descriptor on which the command asks for its neighbours."""
 COMES_LATE = "CLUSTER_COMES_LATE"
 """The variable that tells the command whether the others train already: 1 or 0."""
 
@@ -50,15 +50,15 @@ class Peers:
     number: int
     """The number of other workers."""
     meet: Callable[[int], tuple[int, str]] | None
-    """The gate: waits for the peers before the command starts, after so many restarts. Returns
-    their meeting as a text; "" if the others train already."""
+    """The gate: waits for the peers before the command starts; takes the number of restarts.
+    Returns the meeting as text; "" if the others train already. None: there is no gate."""
     watch: Watch
-    """Watches whether the peers get as far as the command, while the command waits for them. Its
-    75, with a reason, ends the command."""
+    """Watches whether the peers start, while the command waits for them in TensorFlow. Code 75,
+    with a reason, ends the command."""
     serve: Serve
     """Connects the command with its neighbours, when it asks."""
     asked: SharedMark
-    """Set while a command runs that has asked."""
+    """Set once the running command has asked for its neighbours."""
 
 
 class Beside:
@@ -91,7 +91,7 @@ class Beside:
             self._log.warning(f"the peers cannot be watched: {error.strerror}")
 
     def _serve(self, peers: Peers, meeting: str) -> None:
-        """Start the helper that connects neighbours; if that fails, a command that asks is told."""
+        """Start the helper that connects neighbours; tell the command if that fails."""
         from entrypoint.supervision.peers.ask_socket import AskSocket  # noqa: PLC0415 -- as above
 
         self._variables = {COMES_LATE: str(int(peers.meet is not None and not meeting))}
@@ -102,18 +102,18 @@ class Beside:
             self._variables[VARIABLE] = f"none: {error.strerror}"
 
     def inherit(self) -> dict[str, str]:
-        """In the child process: let the command inherit what it needs; return its variables."""
+        """In the child process: let the command inherit its socket; return its variables."""
         if self._asks is None:
             return self._variables
         return {**self._variables, VARIABLE: str(self._asks.inherit())}
 
     def give_up(self) -> None:
-        """Close the command's end here."""
+        """Close this process's copy of the command's end."""
         if self._asks:
             self._asks.give_up()
 
     def verdict(self) -> Ended | None:
-        """Return why the command waits in vain; None if it does not, or that is unknown."""
+        """Return the end if the command waits in vain; None if it does not, or if unknown."""
         news = self._watcher.news() if self._watcher else None
         if news is None or news.code == 0:
             return None

@@ -37,7 +37,7 @@ class Notice:
 
 
 class Cloud(ABC):
-    """A cloud's metadata server; an object remembers what the next request needs."""
+    """A cloud's metadata server. The object keeps the state that the next request needs."""
 
     name: str
     url: str
@@ -50,7 +50,7 @@ class Cloud(ABC):
     def look(self, server: MetadataServer, *, waits: bool) -> Notice | None:
         """Return the notice; None if there is none.
 
-        With `waits`, the server may take its time to answer if nothing changes. Raises
+        With `waits`, the server may delay its answer until something changes. Raises
         MetadataError.
         """
 

@@ -1,4 +1,4 @@
-"""Watches for the notice in a process of its own, which stops this worker as SIGTERM does."""
+"""Watches for a preemption notice in a separate process, and then stops this worker."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class PreemptionWatch:
     def begin(self) -> Ended | None:
         """Start to watch; return why this worker must not start, if its machine is about to end.
 
-        A restart policy may start a container again on a machine that was told of its end. Such a
-        worker must not make the others meet it.
+        A restart policy may restart a container on a machine that is about to end. Such a worker
+        must not take part in a meeting.
         """
         look = run_helper(self._look_once, "the look for a preemption notice", self._log)
         if look.stopped:
@@ -40,7 +40,7 @@ class PreemptionWatch:
         try:
             self._child = ChildProcess(lambda: self._watch(supervisor), ignores=NOTICES)
         except OSError as error:
-            self._log.warning(f"no preemption notices: no process for them: {error.strerror}")
+            self._log.warning(f"no preemption notices: no process can start: {error.strerror}")
         else:
             self._child.on_end = self._say_ended
         return None
@@ -54,7 +54,7 @@ class PreemptionWatch:
     def _look_once(self) -> tuple[int, str]:
         try:
             notice = self._cloud.look(self._server, waits=False)
-        except MetadataError:  # the watch says so
+        except MetadataError:  # the watch reports it
             return 0, ""
         return 0, notice.text if notice and notice.is_end else ""
 
@@ -72,7 +72,7 @@ class PreemptionWatch:
 
 
 def wait_for_notice(cloud: Cloud, server: MetadataServer, log: Log) -> Notice:
-    """Return the notice that the machine is about to end; log once what else there is to say."""
+    """Return the notice that the machine is about to end; log other news once."""
     is_trouble_said = is_risk_said = False
     while True:
         try:

@@ -94,7 +94,7 @@ class Mirror:
             (self.too_large if is_too_large else self.whole).append(own)
 
     def _clear(self, own: Path, place: Path) -> None:
-        """Move an own file aside if the source has a file of the same name."""
+        """Move a file of the mirror aside if the source has a file of the same name."""
         if not os.path.lexists(place):
             return
         target = self.aside / place.relative_to(self.folder)

@@ -24,16 +24,16 @@ MOST_NAMED = 5
 
 
 def working_folder(command: Sequence[str], environment: Mapping[str, str], log: Log) -> Path | None:
-    """Return the folder in which a command runs, made and filled; None: the present one.
+    """Create and fill the folder in which a command runs; return None for the present folder.
 
     Args:
-        command: the one to run. Its own folder is left only if it names a file in the workspace.
-        environment: of the command, with TRAINER_RUN_DIR.
-        log: whose worker it is, and where to say so.
+        command: its words. It gets another folder only if it names a file in the workspace.
+        environment: its variables, with TRAINER_RUN_DIR.
+        log: the log of the worker.
     """
     try:
         here = Path.cwd()
-    except FileNotFoundError:  # it is gone, which the command itself will notice
+    except FileNotFoundError:  # the folder was removed; the command itself reports that
         return None
     is_read_only = here.is_relative_to(WORKSPACE) and not os.access(here, os.W_OK)
     if not is_read_only or not _is_of(here, command):

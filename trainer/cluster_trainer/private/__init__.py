@@ -1,5 +1,5 @@
-"""Private names of Keras and of TensorFlow: all that the trainer uses, and nothing else.
+"""All private names of Keras and TensorFlow that the trainer uses.
 
-No other module imports `keras.src` or `tensorflow.python`, or touches an attribute of theirs that
-begins with an underscore. `tests/inside/test_private_names.py` lists what another version lacks.
+No other module imports `keras.src` or `tensorflow.python`, or uses their attributes that begin with
+an underscore. `tests/inside/test_private_names.py` lists the names that another version lacks.
 """

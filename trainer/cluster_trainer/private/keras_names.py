@@ -40,7 +40,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 from keras.src.trainers import data_adapters as _data_adapters
 
-# Loaders that have lengths and items like our sources of single examples, but that Keras reads.
+# Loaders with lengths and items, like our sources of single examples. Keras itself reads these.
 from keras.src.trainers.data_adapters import is_grain_dataset, is_torch_dataloader
 
 # Adapters of data: Keras's choice of one decides how the data are divided.
@@ -54,7 +54,7 @@ from keras.src.trainers.data_adapters.array_slicing import (
     slice_tensorflow_sparse_wrapper,
 )
 
-# The number of batches of a generator that Keras reads to inspect them.
+# The number of batches that Keras reads from a generator to inspect them.
 from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
@@ -65,7 +65,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import (
     make_class_weight_map_fn,
 )
 
-# Ours replaces it, and `fit` uses it through its private attributes.
+# Replaced by our iterator; `fit` uses its private attributes.
 from keras.src.trainers.epoch_iterator import EpochIterator
 from keras.src.trainers.trainer import Trainer as _Trainer
 
@@ -114,11 +114,11 @@ IS_VALIDATION_OF_FIT = "_use_cached_eval_dataset"
 own_trainable = attrgetter("_trainable_variables")
 """The variables that a layer itself has created as trainable, frozen or not."""
 own_non_trainable = attrgetter("_non_trainable_variables")
-"""The variables that a layer itself has created as not trainable: its statistics."""
+"""The variables that a layer itself has created as not trainable, such as statistics."""
 own_metrics = attrgetter("_metrics")
-"""The metrics that a layer holds, which `model.metrics` may omit."""
+"""The metrics that a layer holds. `model.metrics` may omit some."""
 seed_generators = attrgetter("_seed_generators")
-"""The source of a layer's draws, whose state is not a variable of its model."""
+"""The source of a layer's random numbers. Its state is not among `model.weights`."""
 tracker = attrgetter("_tracker")
 """The object that holds what a layer tracks, used to undo a failed `build`."""
 call_takes_training = attrgetter("_call_has_training_arg")
@@ -126,28 +126,28 @@ call_takes_training = attrgetter("_call_has_training_arg")
 reduction_axes = attrgetter("_reduction_axes")
 """The axes over which BatchNormalization averages."""
 strategy_given = attrgetter("_distribute_strategy")
-"""The strategy in whose scope a model was made; None: no scope."""
+"""The strategy in whose scope a model was made; None outside of a scope."""
 made_by = attrgetter("_keras_history.operation")
 """The operation that a symbolic tensor comes from."""
 
 
 def give_strategy(model: Any, strategy: Any) -> None:
-    """Let a model be trained under a strategy; None: under the one that is entered, if any."""
+    """Set the strategy under which a model trains; None: the current one, if any."""
     model._distribute_strategy = strategy
 
 
 def layers_within(layer: Any, *, include_self: bool = True) -> list[Any]:
-    """Return a layer or model and all nested layers: `layers` has one level only."""
+    """Return a layer or model with all nested layers. `layers` has one level only."""
     return [*layer._flatten_layers(include_self=include_self)]
 
 
 def compiled_loss(model: Any) -> Any:
-    """Return the object that computes a model's loss; None: it is not compiled with one."""
+    """Return the object that computes a model's loss; None if it was compiled without one."""
     return getattr(model, "_compile_loss", None)
 
 
 def compiled_metrics(model: Any) -> Any:
-    """Return the object with the metrics that a model was compiled with; None: none."""
+    """Return the object with the metrics that a model was compiled with; None without any."""
     return getattr(model, "_compile_metrics", None)
 
 
@@ -157,7 +157,7 @@ def compile_config(model: Any) -> Any:
 
 
 def user_losses(model: Any) -> Any:
-    """Return the losses as a user has given them to `compile`; None: there are none."""
+    """Return the losses as given to `compile`; None without any."""
     return getattr(compiled_loss(model), "_user_loss", None)
 
 
@@ -167,7 +167,7 @@ def options_of_loss(loss: Any) -> dict[str, Any]:
 
 
 def user_metrics(model: Any) -> list[Any]:
-    """Return the metrics as a user has given them to `compile`."""
+    """Return the metrics as given to `compile`."""
     compiled = getattr(model, "_compile_metrics", None)
     names = "_user_metrics", "_user_weighted_metrics"
     return [*keras.tree.flatten([getattr(compiled, name, None) or [] for name in names])]
@@ -179,17 +179,17 @@ def function_of_metric(metric: Any) -> Any:
 
 
 def compute_loss(model: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Compute a loss like the model's `train_step`, which omits arguments that a `call` lacks."""
+    """Compute a loss like the model's `train_step`, without arguments that its signature lacks."""
     return model._compute_loss(*arguments, **keywords)
 
 
 def symbolic_build(model: Any, batch: Any) -> None:
-    """Build a compiled model like Keras in a strategy's scope."""
+    """Build a compiled model as Keras does in a strategy's scope."""
     model._symbolic_build(data_batch=batch)
 
 
 def with_optionals(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a step that takes a None of a `tf.data.Dataset`, which arrives as an Optional."""
+    """Wrap a step: a None in a `tf.data.Dataset` arrives as an Optional, and is converted back."""
     converted: Callable[..., Any] = model._autoconvert_optionals(step)
     return converted
 
@@ -202,27 +202,27 @@ def is_validated_after(model: Any, epoch: int, frequency: Any) -> bool:
 # Optimizers and variables.
 
 step_counter = attrgetter("_iterations")
-"""The variable that counts an optimizer's steps; `iterations` gives its value."""
+"""The variable that counts an optimizer's steps."""
 
 
 def counter_if_made(optimizer: Any) -> Any:
-    """Return TensorFlow's variable that counts an optimizer's steps; None: it is not made yet."""
+    """Return TensorFlow's variable that counts an optimizer's steps; None before it is made."""
     return getattr(vars(optimizer).get("_iterations"), "_value", None)
 
 
 averages_of = attrgetter("_model_variables_moving_average")
 """The moving averages of the variables that an optimizer with `use_ema` trains."""
 value_of = attrgetter("_value")
-"""TensorFlow's variable behind Keras's; None: it is not initialised yet."""
+"""TensorFlow's variable within Keras's; None before it is initialised."""
 
 
 def set_value(variable: Any, value: Any) -> None:
-    """Give a variable of Keras's another one of TensorFlow's."""
+    """Replace TensorFlow's variable within Keras's."""
     variable._value = value
 
 
 def let_optimizers_see(strategy_seen: Callable[[Any, Any], Any]) -> None:
-    """Let optimizers have the strategy that a function makes of them and of the one they are of."""
+    """Make optimizers see `strategy_seen(optimizer, strategy)` in place of their own strategy."""
     name = "_distribution_strategy"
 
     def see(optimizer: Any) -> Any:
@@ -237,25 +237,25 @@ def let_optimizers_see(strategy_seen: Callable[[Any, Any], Any]) -> None:
 
 
 def trained_by(optimizer: Any) -> Sequence[Any]:
-    """Return the variables that an optimizer was built with; none before."""
+    """Return the variables that an optimizer was built with; () before."""
     found: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
     return found
 
 
 def optimizers_of(model: Any) -> list[Any]:
-    """Return the optimizers that are attributes of a model, each once."""
+    """Return the optimizers among a model's attributes, without duplicates."""
     held = [one for one in vars(model).values() if isinstance(one, BaseOptimizer)]
     return list({id(one): one for one in held}.values())
 
 
 def rate_variable(optimizer: Any) -> Any:
-    """Return the variable that is an optimizer's learning rate; None: it follows a schedule."""
+    """Return the variable with an optimizer's learning rate; None if it follows a schedule."""
     rate = vars(getattr(optimizer, "inner_optimizer", optimizer)).get("_learning_rate")
     return rate if isinstance(rate, keras.Variable) else None
 
 
 def unknown_to(optimizer: Any, variables: Sequence[Any]) -> list[Any]:
-    """Return the variables that an optimizer was not built with; Keras reports them too late."""
+    """Return the variables that an optimizer was not built with. Keras reports them too late."""
     known = optimizer._trainable_variables_indices
     if not known:  # an optimizer that delegates to another, such as LossScaleOptimizer
         return []
@@ -272,20 +272,20 @@ def is_decayed(optimizer: Any, variable: Any) -> bool:
 arrays_of = attrgetter("_inputs")
 """The arrays of an ArrayDataAdapter, after Keras's conversion."""
 num_examples = attrgetter("_num_samples")
-"""The number of their rows."""
+"""The number of rows of an ArrayDataAdapter's arrays."""
 shuffle_of = attrgetter("_shuffle")
 """The argument `shuffle` of an ArrayDataAdapter."""
 signature_of = attrgetter("_output_signature")
-"""The specification of a PyDataset's batches; None: the data must be read for it."""
+"""The specification of a PyDataset's batches; None if they must be read to find it."""
 is_to_profile = attrgetter("_should_trace")
-"""Whether a TensorBoard callback is to profile some batches."""
+"""Whether a TensorBoard callback will profile some batches."""
 
 
 def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
-    """Set the specification of an adapter's batches: otherwise it reads two to inspect them."""
+    """Set the specification of an adapter's batches, which otherwise reads two to find it."""
     adapter._output_signature = signature
 
 
 def first_batches(adapter: Any) -> Any:
-    """Return the batches of a generator that Keras has read to inspect them; None: none."""
+    """Return the batches that Keras has read from a generator to inspect them; None without."""
     return getattr(adapter, "_first_batches", None)

@@ -1,4 +1,4 @@
-"""A function of another project that can be replaced in its place."""
+"""Replaces functions, methods and properties of another project."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Replaceable:
-    """A function, method or property by its owner and its name.
+    """A function, method or property of another project.
 
     Attributes:
         owner: a class or a module.
-        name: of an attribute that the owner has.
+        name: the name of the owner's attribute.
     """
 
     owner: Any
@@ -25,12 +25,12 @@ class Replaceable:
         return getattr(self.owner, self.name)
 
     def put(self, ours: Any) -> None:
-        """Replace it."""
+        """Replace the value."""
         setattr(self.owner, self.name, ours)
 
     @contextmanager
     def put_for_now(self, ours: Any) -> Iterator[None]:
-        """Replace it in the context."""
+        """Replace the value as long as the context lasts."""
         before = self.own
         self.put(ours)
         try:
@@ -39,7 +39,7 @@ class Replaceable:
             self.put(before)
 
     def wrap(self, wrapping: Callable[[Any], Any]) -> None:
-        """Replace it by a function of its present value."""
+        """Replace the value by `wrapping(present value)`."""
         self.put(wrapping(self.own))
 
     def put_if(self, ours: Callable[..., Any], applies: Callable[[], bool]) -> None:
@@ -47,7 +47,7 @@ class Replaceable:
 
         Args:
             ours: takes what the replaced function takes.
-            applies: is asked at each call.
+            applies: the condition, evaluated at each call.
         """
         theirs = self.own
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
-# Turn a batch into tensors, which an iterator then yields again.
+# Turn a batch into tensors, so that an iterator can yield it again.
 from tensorflow.python.data.util.structure import get_flat_tensor_shapes, to_tensor_list
 
 # The implementation of a MultiWorkerMirroredStrategy, to which ours passes its devices.
@@ -41,7 +41,7 @@ from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
 
-# Tells whether a kind of operation has effects; a function's graph names the kinds only.
+# Tells whether a kind of operation has side effects. A function's graph has only the kinds.
 from tensorflow.python.framework import op_def_registry as _kinds_of_operations
 from tensorflow.python.framework import random_seed as _random_seed
 
@@ -79,7 +79,7 @@ OPAQUE = ("_VariantDataset",)
 """Steps whose inputs cannot be determined."""
 BATCHING = (*BATCHES, "_PaddedBatchDataset", "_RebatchDataset")
 OF_SEVERAL_ITERATORS = (REPEAT, "_ConcatenateDataset", *CACHES)
-"""Steps that begin their inputs again within one iterator, or cache them."""
+"""Steps that restart their inputs within one iterator, or cache them."""
 AS_THEY_ARE = (
     *(PREFETCH, REPEAT, TAKE, SKIP, OPTIONS, "_ShuffleDataset"),
     *("_AssertCardinalityDataset", "_ShardDataset", *CACHES),
@@ -92,16 +92,16 @@ AS_THEY_ARE = (
 global_seed = _random_seed.context.global_seed
 """Returns the seed of `tf.random.set_seed`; None: it was not called."""
 next_operation_seed = _random_seed.context.internal_operation_seed
-"""Returns the next of the seeds derived from the global one, and uses it up."""
+"""Returns the next seed that is derived from the global one, and advances the sequence."""
 
 
 def operation_seeds() -> Any:
-    """Return the generator of those seeds, to restore it; None: there is none yet."""
+    """Return the generator of those seeds, to restore it; None if there is none yet."""
     return getattr(_context.context(), "_rng", None)
 
 
 def has_begun() -> bool:
-    """Tell whether TensorFlow has run anything here, or in a process that this is a fork of."""
+    """Tell whether TensorFlow is initialised in this process, or was when it was forked."""
     return getattr(_context.context_safe(), "_context_handle", None) is not None
 
 
@@ -117,19 +117,19 @@ copy_here = methodcaller("_get")
 
 
 def replicas_in_sync(strategy: tf.distribute.Strategy) -> int:
-    """Return a strategy's number of replicas; the public property is 1 within a step."""
+    """Return a strategy's number of replicas. The public property is 1 within a step."""
     return int(strategy.extended._num_replicas_in_sync)
 
 
 def worker_number(strategy: tf.distribute.Strategy) -> int:
-    """Return on which of its cluster's workers a strategy runs; 0 if there are no others."""
+    """Return the index of the worker on which a strategy runs; 0 without a cluster."""
     return int(getattr(strategy.extended, "_id_in_cluster", 0))
 
 
 class OfferedStrategy(tf.distribute.MirroredStrategy):
     """A MirroredStrategy beside which a script can have others in the same process.
 
-    All would number their groups of replicas alike; TensorFlow's own tests set them apart so.
+    The numbers of their groups of replicas must differ. TensorFlow's own tests do it in this way.
     """
 
     _collective_key_base = 1_000_000
@@ -139,7 +139,7 @@ OfferedStrategy.__name__ = tf.distribute.MirroredStrategy.__name__  # in message
 
 
 def mirrored_variable(strategy: tf.distribute.Strategy, copies: Sequence[tf.Variable]) -> Any:
-    """Return the variable that has these copies, one for each replica; the first one decides."""
+    """Return a variable of these copies, one for each replica, with the first one's options."""
     first = copies[0]
     none, auto = tf.VariableSynchronization.NONE, tf.VariableSynchronization.AUTO
     return _create_mirrored_variable(
@@ -154,15 +154,15 @@ def mirrored_variable(strategy: tf.distribute.Strategy, copies: Sequence[tf.Vari
 
 
 def copies_of(variable: Any) -> tuple[Any, ...]:
-    """Return the copies of a variable that this process's replicas have; itself if it is one."""
+    """Return the copies of a variable on this process's replicas; without copies, itself."""
     is_one_of_several = isinstance(variable, DistributedVariable)
     return tuple(variable._values) if is_one_of_several else (variable,)
 
 
 def is_copy(variable: Any) -> bool:
-    """Tell whether a variable is a replica's copy of one.
+    """Tell whether a variable is a replica's copy of a DistributedVariable.
 
-    TensorFlow notes that at the handle, or at the variable if a function has made it.
+    TensorFlow notes that on the handle, or on the variable if a function has made it.
     """
     noted = "_distributed_container"
     return hasattr(variable, noted) or hasattr(variable.handle, noted)
@@ -181,7 +181,7 @@ def spec_of_first(spec: PerReplicaSpec) -> Any:
 # Operations, functions, tensors and variables.
 
 is_stateful = attrgetter("_is_stateful")
-"""Whether an operation has effects, so that it runs even if its result is not used."""
+"""Whether an operation has side effects, so that it runs even if its result is unused."""
 type_spec = attrgetter("_type_spec")
 """The specification of an iterator, which a loop passes on."""
 table_as_tensors = methodcaller("_serialize_to_tensors")
@@ -194,12 +194,12 @@ def run_after(operation: tf.Operation, other: tf.Operation) -> None:
 
 
 def handle_data(resource: Any) -> Any:
-    """Return a graph's knowledge of a resource's content; None: nothing."""
+    """Return a graph's knowledge of a resource's content; None if there is none."""
     return getattr(resource, "_handle_data", None)
 
 
 def without_wrapper(container: Any) -> Any:
-    """Return the list or dictionary within one of TensorFlow's, which records changes."""
+    """Return the list or dictionary within TensorFlow's wrapper, which records changes."""
     return getattr(container, "__wrapped__", getattr(container, "_storage", container))
 
 
@@ -211,11 +211,11 @@ def fill_table(table: Any, tensors: Mapping[str, tf.Tensor]) -> None:
 # Steps of tf.data.
 
 inputs_of = methodcaller("_inputs")
-"""Returns the datasets that one is made from."""
+"""Returns the datasets that a dataset reads from."""
 
 
 def count_of(step: Any) -> int:
-    """Return the number that a `take`, `skip` or `repeat` was given; -1: all, or without end."""
+    """Return the argument of a `take`, `skip` or `repeat`; -1: all elements, or endlessly."""
     return int(step._count)
 
 
@@ -225,7 +225,7 @@ def single(variant: tf.Tensor, spec: Any) -> tf.data.Dataset:
 
 
 def seeds_of(dataset: Any) -> tuple[int, int] | None:
-    """Return the two seeds of a step that shuffles or draws; None: it does neither."""
+    """Return the two seeds of a step that shuffles or draws; None for other steps."""
     if not hasattr(dataset, "_seed2"):
         return None
     return int(dataset._seed), int(dataset._seed2)
@@ -247,7 +247,7 @@ def gives_what_is_ready(dataset: Any) -> bool:
 
 
 def batch_size_of(dataset: Any) -> Any:
-    """Return the size that a step batches to, as a tensor; None: it does not batch."""
+    """Return the batch size of a step, as a tensor; None if it does not batch."""
     return getattr(dataset, "_batch_size", None)
 
 
@@ -257,18 +257,18 @@ def drops_remainder(batch: Any) -> bool:
 
 
 def buffer_of(prefetch: Any) -> int:
-    """Return the number of elements that a `prefetch` reads ahead; -1: TensorFlow chooses it."""
+    """Return the number of elements that a `prefetch` reads ahead; -1: TensorFlow chooses."""
     return int(prefetch._buffer_size)
 
 
 def parallel_calls_of(step: Any) -> int | None:
-    """Return how many elements a step works on at a time; -1: TensorFlow chooses; None: one."""
+    """Return a step's number of parallel calls; -1: TensorFlow chooses; None: one call."""
     number = getattr(step, "_num_parallel_calls", None)
     return None if number is None else int(number)
 
 
 def options_of_map(step: Any) -> dict[str, Any]:
-    """Return the arguments that a `map` was given besides its function, but for `deterministic`."""
+    """Return the arguments of a `map`, without its function and `deterministic`."""
     return {
         "num_parallel_calls": parallel_calls_of(step),
         "synchronous": getattr(step, "_force_synchronous", False),
@@ -277,12 +277,12 @@ def options_of_map(step: Any) -> dict[str, Any]:
 
 
 def traced_map(step: Any) -> Any:
-    """Return a `map`'s function as TensorFlow has traced it: from tensors to a list of tensors."""
+    """Return a `map`'s function as traced by TensorFlow: from tensors to a list of tensors."""
     return step._map_func.function
 
 
 def has_effects(kind: str) -> bool:
-    """Tell whether operations of a kind may depend on others that ran before, or change them."""
+    """Tell whether operations of a kind may have side effects or depend on state."""
     definition = _kinds_of_operations.get(kind)
     return definition is None or definition.is_stateful
 
@@ -295,6 +295,6 @@ def graphs_of(dataset: Any) -> Sequence[Any]:
 
 
 def tensors_of(dataset: Any) -> Sequence[tf.Tensor]:
-    """Return the tensors that a dataset was made of; none if it was made otherwise."""
+    """Return the tensors that a dataset was made from; () if it was not made from tensors."""
     found: Sequence[tf.Tensor] = getattr(dataset, "_tensors", ())
     return found

@@ -1,1 +1,1 @@
-"""`selftest`: tries a machine's devices, its network, and training on them, part by part."""
+"""`selftest`: tests a machine's devices, its network, and training on them, part by part."""

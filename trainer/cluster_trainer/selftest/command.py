@@ -1,4 +1,4 @@
-"""Runs all parts of the self-test, each in a process of its own, and prints the table."""
+"""Runs all parts of the self-test, each in its own process, and prints the table."""
 
 import argparse
 import json
@@ -28,12 +28,12 @@ STOPPED = 128
 
 @dataclass(frozen=True)
 class Explained:
-    """What the entrypoint has made of the variables.
+    """The entrypoint's interpretation of the variables.
 
     Attributes:
-        name: of this worker.
-        workers: how many machines train together; 1 if this one trains alone.
-        timeout_seconds: how long a meeting may take.
+        name: the name of this worker.
+        workers: the number of machines that train together; 1 if this one trains alone.
+        timeout_seconds: the time limit of a meeting.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Explained:
 
 
 class RefusedError(Exception):
-    """Nothing can be tried, and why has been printed; `code` is the exit code."""
+    """Nothing can be tested. The reason has been printed; `code` is the exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -50,7 +50,7 @@ class RefusedError(Exception):
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Try everything that can be tried here; print the table, and return the exit code."""
+    """Run all tests that are possible here; print the table, and return the exit code."""
     given = _read(arguments)
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -73,7 +73,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _read(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog="selftest", description="Tries this machine's devices and its network.")
+    parser = _Parser(prog="selftest", description="Tests this machine's devices and network.")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.add_argument("--limit", type=float, help="time limit of each part, in seconds")
     return parser.parse_args(arguments)
@@ -84,10 +84,10 @@ def _stop(number: int, _: object) -> NoReturn:
 
 
 def _explained(environ: Mapping[str, str]) -> Explained:
-    """Ask the entrypoint who the machines are.
+    """Ask the entrypoint for this worker and its cluster.
 
     Raises:
-        RefusedError: it refuses the variables, and has printed why.
+        RefusedError: the entrypoint has refused the variables, and printed the reason.
     """
     command = [*ENTRYPOINT, "explain", "--json", "true"]
     answer = subprocess.run(command, env=dict(environ), stdout=subprocess.PIPE, check=False)  # noqa: S603
@@ -101,10 +101,10 @@ def _explained(environ: Mapping[str, str]) -> Explained:
 
 
 def _new_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make the folder for all files of the test.
+    """Create the folder for all files of the test.
 
     Raises:
-        RefusedError: no folder can be written; this has been printed.
+        RefusedError: no folder can be created. The reason has been printed.
     """
     try:
         return tempfile.TemporaryDirectory(prefix="selftest-")
@@ -131,7 +131,7 @@ def _tried(
 
 
 def _told(row: Row) -> Row:
-    """Print a row while the others are still to come."""
+    """Print the result of a part at once, before the table."""
     found = f": {row.found}" if row.state != State.HELD else ""
     print(f"selftest: {row.name}: {row.state}{found}", file=sys.stderr, flush=True)  # noqa: T201
     return row

@@ -1,4 +1,4 @@
-"""The conclusion of a self-test: the rates, and the way between the machines that is best here."""
+"""The conclusion of a self-test: the rates, and the best collectives between the machines."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from cluster_trainer.selftest.table import Row, State
 
 WAYS = (ONE, ALL, RING, TENSORFLOW)
 MUCH = 1.25
-"""A way is taken for its speed if it is so many times as fast. Otherwise the ring is taken, which
-survives losses and has no port that obeys strangers."""
+"""TensorFlow's collectives are recommended if they are more than this many times as fast. Otherwise
+the ring is, which survives losses and has no port that runs strangers' code."""
 
 TAKE_TENSORFLOW = (
     "Between these machines, use TensorFlow's collectives: they are {:.1f} times as fast as the "
@@ -29,7 +29,7 @@ ONE_IS_FASTER = (
 
 
 def conclusion(rows: Sequence[Row]) -> list[str]:
-    """Return the rates, and which way to take between the machines, as sentences."""
+    """Return sentences: the rates, and which collectives to use between the machines."""
     facts = {row.name: row.facts for row in rows if row.state == State.HELD and row.name in WAYS}
     if not facts:
         return []

@@ -12,7 +12,7 @@ QUERY = (
     "--format=csv,noheader,nounits",
 )
 DIRECT = ("topo", "-p2p", "r")
-"""Prints a matrix: which GPU reads another one's memory."""
+"""Prints a matrix: which GPU can read the memory of which other GPU."""
 COLUMNS = QUERY[0].count(",") + 1
 GPU = re.compile(r"GPU\d+")
 FILE = re.compile(r"nvidia\d+")
@@ -20,14 +20,14 @@ FILE = re.compile(r"nvidia\d+")
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU, as nvidia-smi describes it; None: it does not say.
+    """A GPU, as nvidia-smi describes it. Unknown numbers are None.
 
     Attributes:
         name: the model, such as "NVIDIA H100 80GB HBM3".
         driver: the version of the driver.
         capability: the compute capability, such as "9.0".
-        total_mib: the memory.
-        used_mib: how much of it programs use now.
+        total_mib: the memory in MiB.
+        used_mib: the memory that programs use now, in MiB.
     """
 
     name: str
@@ -54,7 +54,7 @@ def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """Return the GPUs of the output of QUERY, which has a line for each."""
+    """Return the GPUs in the output of QUERY, which has one line for each."""
     cells = [line.strip().rsplit(", ", COLUMNS - 1) for line in text.splitlines()]
     return [
         Gpu(name, driver, capability, _number(total), _number(used))
@@ -68,7 +68,7 @@ def _number(text: str) -> int | None:
 
 
 def parse_direct(text: str) -> dict[tuple[int, int], str]:
-    """Return the status of each pair of GPUs in the output of DIRECT: OK, or why not.
+    """Return the status of each pair of GPUs in the output of DIRECT: OK, or the reason.
 
     The matrix begins with a line of the GPUs' names. Its lines begin with a name, too.
     """
@@ -84,5 +84,5 @@ def parse_direct(text: str) -> dict[tuple[int, int], str]:
 
 
 def count_files(folder: Path = Path("/dev")) -> int:
-    """Return how many GPUs the container has, by their device files."""
+    """Return the number of GPUs in the container, by their device files."""
     return sum(1 for file in folder.iterdir() if FILE.fullmatch(file.name))

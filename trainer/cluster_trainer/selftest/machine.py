@@ -25,7 +25,7 @@ UNSEEN = f"Install NVIDIA's driver and container toolkit ({GUIDE}), and unset CU
 NO_GPU = "this machine has no GPU, or --gpus all is missing"
 NO_ANSWER = "nvidia-smi does not answer here"
 MOST_USED = 0.5
-"""The part of a GPU's memory that other programs may use without a failure."""
+"""The part of a GPU's memory that other programs may use before the test fails."""
 
 
 def machine_rows(environ: Mapping[str, str], warnings: Sequence[str], devices: Row) -> list[Row]:
@@ -33,8 +33,8 @@ def machine_rows(environ: Mapping[str, str], warnings: Sequence[str], devices: R
 
     Args:
         environ: the user's variables.
-        warnings: those of the entrypoint at a start, which has its own checks of a machine.
-        devices: the row about the devices, whose facts are those of programs/devices.py.
+        warnings: the warnings of the entrypoint, which checks the machine at a start.
+        devices: the row of the devices, with the facts from programs/devices.py.
     """
     gpus = parse_gpus(ask_nvidia_smi(QUERY, environ))
     direct = parse_direct(ask_nvidia_smi(DIRECT, environ)) if len(gpus) >= SEVERAL else {}
@@ -48,7 +48,7 @@ def machine_rows(environ: Mapping[str, str], warnings: Sequence[str], devices: R
 
 
 def read_warnings(log: str) -> list[str]:
-    """Return the warnings in the entrypoint's lines, which are JSON."""
+    """Return the warnings in the entrypoint's JSON lines."""
     found = []
     for line in log.splitlines():
         try:
@@ -79,7 +79,7 @@ def gpus_row(devices: Row, listed: Sequence[Gpu], files: int) -> Row:
 
 
 def driver_row(gpus: Sequence[Gpu], warning: str) -> Row:
-    """Return the version of the driver, and the entrypoint's warning about it."""
+    """Return the row of the driver: its version, or the entrypoint's warning about it."""
     if warning:
         advice = f"Install a newer driver ({GUIDE})."
         return Row(name="driver", state=State.FAILED, found=warning, advice=advice)
@@ -89,7 +89,7 @@ def driver_row(gpus: Sequence[Gpu], warning: str) -> Row:
 
 
 def memory_row(gpus: Sequence[Gpu]) -> Row:
-    """Return the memory of the GPUs, or the memory that this container may still take."""
+    """Return the row of the GPUs' memory, or of this container's free memory."""
     if not gpus:
         found = f"{available_bytes() / 2**30:.1f} GiB of main memory are free"
         return Row(name="memory", state=State.HELD, found=found)
@@ -111,7 +111,7 @@ def memory_row(gpus: Sequence[Gpu]) -> Row:
 
 
 def direct_row(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], str]) -> Row:
-    """Return whether each GPU reads the memory of the others; NCCL works without it, slowly."""
+    """Return the row of peer access between GPUs. Without it, NCCL works, but more slowly."""
     name = "peer access"
     if len(gpus) < SEVERAL:
         return Row(name=name, state=State.NOT_TRIED, found="it takes two GPUs")
@@ -126,7 +126,7 @@ def direct_row(gpus: Sequence[Gpu], pairs: Mapping[tuple[int, int], str]) -> Row
 
 
 def shared_memory_row(warning: str) -> Row:
-    """Return the size of /dev/shm, and the entrypoint's warning about it."""
+    """Return the row of /dev/shm: its size, or the entrypoint's warning about it."""
     if warning:
         advice = "Give the container --shm-size 1g."
         return Row(name=SHARED_MEMORY, state=State.FAILED, found=warning, advice=advice)

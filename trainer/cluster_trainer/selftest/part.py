@@ -1,4 +1,4 @@
-"""One part of the self-test: the command that is run, and the judgement of what it has found."""
+"""One part of the self-test: its command, and the judgement of the result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,24 +13,24 @@ ALONE = {"CLUSTER_SOURCE": "none"}
 
 
 class WrongError(Exception):
-    """A program has ended well, and what it found is wrong; the text says what."""
+    """A program has ended with 0, but its result is wrong. The message describes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A program that is run, and what it must find.
+    """A program, and the result that it must have.
 
     Attributes:
-        name: of its row.
-        command: what is run under the entrypoint.
-        found: returns what was found, in words; raises WrongError.
-        advice: what to do if it fails.
+        name: the name of its row.
+        command: the command that the entrypoint runs.
+        found: describes the result in words; raises WrongError if it is wrong.
+        advice: advice for the user if the part fails.
         settings: its variables.
         meets: whether all machines run it together.
-        limit_seconds: the limit, if it is not that of the bench.
-        shows: whether the user sees what it prints.
-        why_not: why it cannot be tried here; "": it can.
-        needs: parts without which it is not tried.
+        limit_seconds: its time limit; None: the bench's.
+        shows: whether the user sees its output.
+        why_not: the reason why it cannot run here; "" if it can.
+        needs: the names of parts that must have passed before.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Part:
 
 
 def run_part(bench: Bench, part: Part, before: Sequence[Row] = ()) -> Row:
-    """Run a part, unless it cannot be tried; return its row.
+    """Run a part if it can run here; return its row.
 
     Args:
-        bench: where it is run.
+        bench: the place where it is run.
         part: the part.
         before: the rows of earlier parts.
     """

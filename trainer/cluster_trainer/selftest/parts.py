@@ -1,4 +1,4 @@
-"""The parts that run a program: what each must find, and what to do if it fails."""
+"""The parts that run a program: the result that each must have, and advice if it fails."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from cluster_trainer.selftest.running import RESULT
 
 PROGRAMS = Path(__file__).parent / "programs"
 TOLERANCE = 1e-3
-"""The largest accepted difference of weights, as a part of the largest weight. Rounding causes
+"""The largest accepted difference of weights, relative to the largest weight. Rounding causes
 about 1e-6 on CPUs."""
 SEVERAL = 2
 MEETING_SECONDS = 60
@@ -36,12 +36,12 @@ NETWORK = "Open the workers' ports to each other (docs/how-to/firewall.md), and 
 
 @dataclass(frozen=True)
 class Place:
-    """What there is to try.
+    """The machines and devices to test.
 
     Attributes:
         gpus: the number of this machine's GPUs.
         workers: the number of machines.
-        folder: for the weights of the reference, and for the programs.
+        folder: the folder for the programs and the weights of the reference.
     """
 
     gpus: int
@@ -49,14 +49,14 @@ class Place:
     folder: Path
 
     def script(self, name: str, *arguments: str) -> tuple[str, ...]:
-        """Return the command of a program, which is copied: as a script of the user's own."""
+        """Copy a program, so that it runs like a user's own script; return its command."""
         path = self.folder / name
         path.write_bytes((PROGRAMS / name).read_bytes())
         return sys.executable, str(path), *arguments
 
 
 def meeting(workers: int, timeout_seconds: float) -> Part:
-    """Return the part in which the machines meet; some may be started later than this one."""
+    """Return the part in which the machines meet. Some may start later than this one."""
     return Part(
         name=MEETING,
         command=["true"],
@@ -187,7 +187,7 @@ def _summed(facts: Facts, replicas: int) -> str:
 
 
 def _all_equal(replicas: int) -> Callable[[Facts], str]:
-    """Return a function that checks where a model has trained, and its weights."""
+    """Return a function that checks on how many devices a model trained, and its weights."""
 
     def found(facts: Facts) -> str:
         if facts["replicas"] != replicas:
@@ -208,7 +208,7 @@ def _equality(facts: Facts) -> str:
 
 
 def _resumed(place: Place) -> Callable[[Facts], str]:
-    """Return a function that checks that the last worker was killed, and that all went on."""
+    """Return a function that checks that the last worker was killed and all resumed."""
     replicas = place.workers * (place.gpus or 1) if place.workers > 1 else 1
 
     def found(facts: Facts) -> str:

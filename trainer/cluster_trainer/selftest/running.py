@@ -1,4 +1,4 @@
-"""Runs a part of the test: a command under the entrypoint, in a process with a time limit."""
+"""Runs a part of the test: a command under the entrypoint, with a time limit."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import Any
 
 ENTRYPOINT = (sys.executable, "-I", "-m", "entrypoint")
 STOP_SECONDS = 2
-"""The time that a command may take to end when its limit is over; the entrypoint kills it then."""
+"""The grace period of a command after its limit. Then the entrypoint kills it."""
 KILL_SECONDS = STOP_SECONDS + 8
 LOG_LINES = 30
 OWN_SETTINGS = {
@@ -31,19 +31,19 @@ OWN_SETTINGS = {
 }
 """Settings of each part, in place of the user's; none of the user's TRAINER_ settings applies."""
 RESULT = "RESULT"
-"""Stands for the file of results in a command."""
+"""The placeholder for the file of results in a command."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a part's process has ended.
+    """The end of a part's process.
 
     Attributes:
-        code: its exit code; None: the limit was over.
-        seconds: how long it ran.
+        code: the exit code; None if the time limit was over.
+        seconds: the time that it ran.
         reason: the entrypoint's reason for a failure.
         log: the last lines that it printed.
-        facts: what it wrote to its file of results.
+        facts: the content of its file of results.
     """
 
     code: int | None
@@ -55,12 +55,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """The place where parts are run.
+    """The folder, variables and time limit with which parts are run.
 
     Attributes:
-        folder: for all files of the test.
-        environ: the variables that the user has given.
-        limit_seconds: how long a part may take if it has no limit of its own.
+        folder: the folder for all files of the test.
+        environ: the user's variables.
+        limit_seconds: the time limit of parts without their own.
     """
 
     folder: Path
@@ -76,14 +76,14 @@ class Bench:
         *,
         shows: bool = False,
     ) -> Outcome:
-        """Run a command under the entrypoint, and return how it has ended.
+        """Run a command under the entrypoint, and return its end.
 
         Args:
-            name: of the part, which names its folder.
+            name: the name of the part, also used for its folder.
             command: the command and its arguments; RESULT among them is the file of results.
             settings: variables, in addition to OWN_SETTINGS.
-            limit_seconds: how long it may take.
-            shows: whether the user sees what it prints meanwhile.
+            limit_seconds: its time limit.
+            shows: whether the user sees its output.
         """
         folder = self.folder / name.replace("/", "").replace(" ", "-")
         folder.mkdir()
@@ -115,7 +115,7 @@ class Bench:
 
 
 def _with(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's variables with the settings in place of theirs."""
+    """Return the user's variables, overridden by the settings."""
     files = {f"{name}_FILE" for name in settings}
     kept = {name: text for name, text in environ.items() if name not in files}
     trainers = {name: "" for name in kept if name.startswith("TRAINER_")}
@@ -125,13 +125,13 @@ def _with(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, 
 def run_within(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float, output: Any
 ) -> int | None:
-    """Run a command to its end, and return its exit code; None if the limit was over.
+    """Run a command to its end, and return its exit code; None if the time limit was over.
 
     Args:
-        command: it leads a session of its own.
+        command: its words. It gets its own session.
         environ: its variables.
-        limit_seconds: after so many it is stopped, and killed if it does not end.
-        output: the file that it prints to; None: standard error.
+        limit_seconds: its time limit. Then it is stopped, and killed if it does not end.
+        output: the file for its output; None: standard error.
     """
     process = subprocess.Popen(  # noqa: S603  the test's own parts
         command,

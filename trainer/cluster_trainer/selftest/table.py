@@ -13,7 +13,7 @@ WIDTH = 100
 
 
 class State(StrEnum):
-    """How a part has ended."""
+    """The result of a part."""
 
     HELD = "held"
     FAILED = "failed"
@@ -25,13 +25,13 @@ class Row:
     """One part of the test.
 
     Attributes:
-        name: of the part.
-        state: how it has ended.
-        found: what was found, or why it could not be tried.
-        advice: what to do if it has failed.
-        seconds: how long it took; None if nothing was run.
-        facts: for programs.
-        log: the last lines that a failed part has printed.
+        name: the name of the part.
+        state: its result.
+        found: the result in words, or the reason why it could not run.
+        advice: advice for the user if it failed.
+        seconds: the time that it took; None if nothing was run.
+        facts: the result for programs.
+        log: the last lines of a failed part's output.
     """
 
     name: str
@@ -59,7 +59,7 @@ def as_text(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
 
 
 def as_json(title: str, rows: Sequence[Row], conclusion: Sequence[str]) -> str:
-    """Return the same as one JSON object."""
+    """Return the table as one JSON object."""
     parts = [
         {
             "part": row.name,
@@ -90,7 +90,7 @@ def _cells(row: Row) -> tuple[str, str, str]:
 
 
 def _line(row: Row, widths: Sequence[int]) -> str:
-    """Return a row's cells, then what was found, wrapped in its own column."""
+    """Return a row's cells, then the result, wrapped in its own column."""
     name, state, seconds = _cells(row)
     head = f"{name:<{widths[0]}}  {state:<{widths[1]}}  {seconds:>{widths[2]}}  "
     width = max(WIDTH, 2 * len(head))
@@ -98,6 +98,6 @@ def _line(row: Row, widths: Sequence[int]) -> str:
 
 
 def _details(row: Row) -> str:
-    """Return what to do about a failed part, and what it printed last."""
+    """Return the advice for a failed part, and the last lines of its output."""
     advice = textwrap.fill(f"{row.name}: {row.advice}", WIDTH) if row.advice else row.name
     return f"{advice}\n{textwrap.indent(row.log, '  | ')}".rstrip()

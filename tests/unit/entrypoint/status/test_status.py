@@ -323,7 +323,7 @@ def test_a_restart_forgets_what_the_command_said(board: Board) -> None:
 def test_nobody_there_is_said_in_words(shown: Callable) -> None:
     code, out, err = shown()
     assert (code, out) == (1, "")
-    assert "no worker runs here" in err
+    assert "no worker runs" in err
     assert "docker exec CONTAINER status" in err
 
 

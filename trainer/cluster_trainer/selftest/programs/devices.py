@@ -10,7 +10,7 @@ SIDE = 1024
 
 
 def main(result: Path) -> None:
-    """Write the names of the GPUs, and what TensorFlow was built for."""
+    """Write TensorFlow's version, its GPUs, and a sum that each GPU has computed."""
     gpus = tf.config.list_physical_devices("GPU")
     facts = {
         "tensorflow": tf.__version__,
@@ -29,7 +29,7 @@ def _described(gpu: tf.config.PhysicalDevice) -> dict[str, str]:
 
 
 def _computed(device: str) -> float:
-    """Return the sum of a matrix product, which the first kernels on a GPU compute."""
+    """Return the sum of a matrix product. It needs working kernels for this GPU."""
     with tf.device(device):
         ones = tf.ones([SIDE, SIDE])
         return float(tf.reduce_sum(tf.linalg.matmul(ones, ones)))

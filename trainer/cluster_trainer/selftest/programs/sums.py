@@ -1,6 +1,6 @@
-"""Sums an array over all devices of a strategy and measures the time; `selftest` runs it.
+"""Sums an array over all replicas of a strategy, and measures the time.
 
-On GPUs the strategy uses NCCL.
+`selftest` runs it. On GPUs the strategy uses NCCL.
 """
 
 import json
@@ -16,10 +16,10 @@ NUMBERS, REPEATS = 2**24, 10
 
 
 def main(kind: str, result: Path) -> None:
-    """Write the sum of ones over all replicas, and the time of one sum.
+    """Write the sum of ones over all replicas, and the time of one sum in seconds.
 
     Args:
-        kind: mirrored, over this machine's devices, or multiworker, over all machines.
+        kind: "mirrored" (this machine's devices) or "multiworker" (all machines).
         result: the file to write.
     """
     strategy = cluster_trainer.start_strategy(strategy=kind, collectives="tensorflow")

@@ -1,4 +1,4 @@
-"""Trains a small classifier, as any script would; `selftest` runs it on one device and on many.
+"""Trains a small classifier like a user's script. `selftest` runs it on one device and on many.
 
 The batches are the same everywhere, so the weights must be the same, up to rounding.
 """
@@ -25,7 +25,7 @@ EPOCHS, KILLED_IN = 6, 2
 
 
 class Watch(keras.callbacks.Callback):
-    """Measures the epochs; in the first start of the last worker, may kill the process."""
+    """Measures the epochs. With `kills`, kills the last worker's process in its first start."""
 
     def __init__(self, *, kills: bool) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Watch(keras.callbacks.Callback):
 
 
 def main(given: argparse.Namespace) -> None:
-    """Train, and write the speed, the replicas and the weights with their differences."""
+    """Train; write the weights, the speed, the number of replicas, and the difference."""
     tf.config.experimental.enable_tensor_float_32_execution(False)  # noqa: FBT003  its signature
     strategy = None
     if given.strategy:
@@ -78,7 +78,7 @@ def main(given: argparse.Namespace) -> None:
 
 
 def _classifier(width: int) -> keras.Model:
-    """Return a model of smooth functions only: differences in rounding grow at a ReLU's corner."""
+    """Return a model of smooth functions: at a ReLU's corner, rounding differences grow."""
     model = keras.Sequential(
         [
             keras.layers.Input([28, 28, 1]),
@@ -94,7 +94,7 @@ def _classifier(width: int) -> keras.Model:
 
 
 def _difference(weights: np.ndarray, reference: str) -> float:
-    """Return the largest difference from other weights, as a part of the largest weight."""
+    """Return the largest difference from other weights, relative to the largest weight."""
     if not reference:
         return 0.0
     expected = np.load(reference)

@@ -38,5 +38,5 @@ def fields(job: Job) -> Mapping[str, str]:
 
 
 def _literal(text: str) -> str:
-    """Return a value in which Vertex AI expands no variable: `$$(` stands for `$(`."""
+    """Double `$` before `$` or `(`, so that Vertex AI expands no variables."""
     return re.sub(r"\$(?=[$(])", "$$", text)

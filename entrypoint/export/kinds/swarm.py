@@ -1,11 +1,11 @@
-"""A stack file: the replicas of one service, counted by their slots."""
+"""A Swarm stack file: one service, whose replicas are numbered by slot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from entrypoint.export.compose import GRACE, mount
 from entrypoint.export.job import Job
+from entrypoint.export.kinds.compose import GRACE, mount
 from entrypoint.export.quoting import (
     in_yaml,
     lines_in_yaml,

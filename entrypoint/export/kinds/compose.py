@@ -8,7 +8,7 @@ from entrypoint.export.job import Job
 from entrypoint.export.quoting import in_yaml, lines_in_yaml, list_in_yaml, literal
 
 GRACE = {"STOP_GRACE_SECONDS": "25"}
-"""Below the file's stop_grace_period."""
+"""Shorter than the file's stop_grace_period."""
 
 
 def fields(job: Job) -> Mapping[str, str]:
@@ -27,7 +27,7 @@ def fields(job: Job) -> Mapping[str, str]:
 
 
 def mount(job: Job) -> str:
-    """Return the mount of /runs: a folder of the machine, or else a volume."""
+    """Return the mount of /runs: the folder --storage, otherwise a volume."""
     kind, source = ("bind", literal(job.storage)) if job.storage else ("volume", "runs")
     return f"{{type: {kind}, source: {in_yaml(source)}, target: /runs}}"
 

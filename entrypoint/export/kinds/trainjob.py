@@ -1,6 +1,6 @@
 """A TrainJob of Kubeflow Trainer 2, the runtime that it refers to, and a claim for /runs.
 
-The runtime has all that belongs to the platform, and the TrainJob the image, the command and the
+The runtime holds the settings of the platform. The TrainJob holds the image, the command and the
 user's variables. With the runtime's torch policy, Kubeflow sets PET_NNODES, PET_NODE_RANK and
 PET_MASTER_ADDR (`sources/kubernetes.py`).
 """

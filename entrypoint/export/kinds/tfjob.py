@@ -8,14 +8,14 @@ from entrypoint.export.job import Job
 from entrypoint.export.pods import VARIABLES, Pod
 
 RETRIED = {"PEER_LOST_EXIT_CODE": "203"}
-"""Under the policy ExitCode, 75 would be final."""
+"""With the restart policy ExitCode, exit code 75 would be final."""
 
 
 def fields(job: Job) -> Mapping[str, str]:
     """Return the template's values.
 
-    The Services of a TFJob do not publish addresses that are not ready, so the pods have no
-    readiness probe: the workers could not meet.
+    The pods have no readiness probe. A TFJob's Services publish only the addresses of ready pods,
+    so workers that are not ready could not meet.
     """
     pod = Pod(
         container="tensorflow",

@@ -1,4 +1,4 @@
-"""A task of SkyPilot: the container on each node, started by its shell."""
+"""A SkyPilot task: the shell of each node starts one container."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _script(job: Job) -> str:
 
 
 def _block(text: str) -> str:
-    """Return a text as YAML: as it is if all of it can be seen, otherwise quoted."""
+    """Return a text as a YAML block if it is printable ASCII, otherwise quoted."""
     if all(" " <= char <= "~" or char == "\n" for char in text):
         return "|\n" + "".join(f"  {line}\n" for line in text.splitlines()).rstrip("\n")
     return in_yaml(text)

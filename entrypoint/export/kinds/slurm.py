@@ -1,4 +1,4 @@
-"""A batch file: one container on each node, started by srun."""
+"""A Slurm batch script: srun starts one container on each node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from entrypoint.export.job import Job
 
 GRACE = {"STOP_GRACE_SECONDS": "25"}
-"""Below Slurm's KillWait, 30 s unless the site has changed it."""
+"""Shorter than Slurm's KillWait, which is 30 s by default."""
 
 
 def fields(job: Job) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from entrypoint.export.job import Job
 from entrypoint.export.quoting import in_yaml, lines_in_yaml, list_in_yaml
 
 GRACE = {"STOP_GRACE_SECONDS": "100"}
-"""Below the 120 s between SIGTERM and SIGKILL."""
+"""Shorter than the 120 s between SageMaker's SIGTERM and SIGKILL."""
 CHECKPOINTS = "/opt/ml/checkpoints"
 LONGEST_VALUE, LONGEST_WORD, MOST_WORDS = 512, 256, 100
 
@@ -32,7 +32,7 @@ def fields(job: Job) -> Mapping[str, str]:
 
 
 def limits_of_sagemaker(variables: Mapping[str, str], command: Sequence[str]) -> Iterator[Problem]:
-    """Yield what SageMaker would refuse."""
+    """Yield a problem for each value that exceeds SageMaker's limits."""
     for name, value in variables.items():
         if len(value) > LONGEST_VALUE:
             yield Problem(f"--env {name}", value, f"at most {LONGEST_VALUE} characters (SageMaker)")

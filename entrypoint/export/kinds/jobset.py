@@ -1,4 +1,4 @@
-"""A JobSet with one Indexed Job, whose pods it names, and a claim for /runs."""
+"""A JobSet with one Indexed Job, and a claim for /runs. The JobSet names the pods."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""One module for each kind of file: the values of its template."""
