@@ -135,6 +135,12 @@ def test_what_a_local_cluster_was_started_with_is_one_command(run):
     assert any(note.startswith("CLUSTER_TOKEN was given") for note in found.notes)
 
 
+def test_a_run_on_several_machines_is_repeated_there(run):
+    words = words_of(again(run(cluster={"HOSTS": "ana@m1 ana@m2", "TRAINER_EPOCHS": "7"})))
+    assert "HOSTS=ana@m1 ana@m2" in words
+    assert words[-2:] == ["make", "up"]
+
+
 def test_all_that_a_local_cluster_remembers_is_given_again():
     kept = [one for one in (*names.OWN, *names.passed_on()) if remembered.is_remembered(one)]
     assert [one for one in kept if not OF_CLUSTER.fullmatch(one)] == [*OF_THE_START[:2]]

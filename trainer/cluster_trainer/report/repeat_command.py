@@ -16,7 +16,7 @@ OF_CLUSTER = re.compile(
     r"TRAINER_[A-Z_]+|WORKER_[0-7]_GPUS|WORKERS|NETWORK|IMAGE|OVERLAYS|GRACE_SECONDS|DATA_DIR"
     r"|WORKSPACE_DIR|SCRIPT|RENDEZVOUS_TIMEOUT|GPUS_PER_WORKER|STARTUP_TIMEOUT|STOP_GRACE_SECONDS"
     r"|MIN_WORKERS|REGROUP_SECONDS|MAX_RESTARTS|LOG_FORMAT|METRICS_PORT|REQUIREMENTS_FILE"
-    r"|PREEMPTION_NOTICE|PREEMPTION_URL"
+    r"|PREEMPTION_NOTICE|PREEMPTION_URL|HOSTS"
 )
 """The variables in cluster.json that are repeated; others are not, because workers can write it."""
 OF_THE_START = ("RUN_UID", "RUN_GID", "CLUSTER_TOKEN")
@@ -65,7 +65,7 @@ def _of_cluster(run: RecordedRun) -> str:
         for name, text in run.given.items()
         if text and OF_CLUSTER.fullmatch(name)
     ]
-    return " ".join(["env", *given, "make up-local"])
+    return " ".join(["env", *given, "make", "up" if run.given.get("HOSTS") else "up-local"])
 
 
 def _notes_of_cluster(run: RecordedRun) -> Iterator[str]:

@@ -64,5 +64,5 @@ def test_a_machine_without_ipv6_needs_none(number: int, monkeypatch: pytest.Monk
 def test_a_workers_port_is_refused() -> None:
     with pytest.raises(ConfigurationError) as refused:
         check_metrics_port(2223, [2222, 2223])
-    expected = 'METRICS_PORT: received "2223"; accepted: another port than the workers\' own.'
+    expected = 'METRICS_PORT: received "2223"; accepted: a port that no worker uses'
     assert expected in str(refused.value)

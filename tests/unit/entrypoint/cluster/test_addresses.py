@@ -43,7 +43,7 @@ def test_accepts_address(text: str, expected: str) -> None:
         ("[fd00::1]x", "brackets"),
         ("[10.0.0.1]:1", "not an IPv6"),
         ("[fe80::1%eth0]:1", "not an IPv6"),
-        ("grpc://h:1", "before the host name"),
+        ("grpc://h:1", "the scheme"),
         ("10.1.10.999:1", "neither a name"),
         ("10.1.10:1", "neither a name"),
         ("wörker:1", "neither a name"),

@@ -45,7 +45,7 @@ def answering(port: int, reply: bytes | None, *, close: bool = False) -> Iterato
         (None, False, "accepted the connection, but says nothing"),
         (b"", True, "closed it at once: probably Docker's port forwarding"),
         (b"SSH-2.0-OpenSSH\r\n", False, 'something that is not a worker (it says "SSH-2.0-OpenSSH'),
-        (GRPC, False, "answered by a gRPC server, probably TensorFlow of a run that has not ended"),
+        (GRPC, False, "answered by a gRPC server, probably TensorFlow of an earlier run"),
         (b"cluster-trainer-gate 2 x\n", False, "version 2 of the gate, not 1"),
         (b"cluster-trainer-gate" * 99, False, "something that is not a worker"),
     ],

@@ -50,7 +50,7 @@ def test_one_node_is_a_cluster_of_one() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "says"),
     [
-        ({"PET_NNODES": "1:4"}, "PET_NNODES", "TensorFlow's clusters keep theirs"),
+        ({"PET_NNODES": "1:4"}, "PET_NNODES", "elastic"),
         ({"PET_NNODES": "0"}, "PET_NNODES", ""),
         ({"PET_NNODES": "x"}, "PET_NNODES", ""),
         ({"PET_NNODES": "999999999"}, "PET_NNODES", ""),

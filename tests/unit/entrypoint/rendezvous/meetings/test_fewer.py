@@ -156,7 +156,7 @@ async def test_one_whose_ring_broke_before_worker_0_has_noticed_is_told_so():
     await play.ring(0, 2)
     asked = play.players[2].ask()
     await play.players[2].hear(
-        "worker-2 did, too, but its ring has broken, and worker-0 has not noticed yet"
+        "worker-2 did, too, but its ring has broken, and worker-0 has not noticed that yet"
     )
     check_circle(await asyncio.gather(play.players[0].ask(), asked))
 

@@ -24,7 +24,7 @@ def test_a_new_worker_0_with_another_image_ends_alone(cluster):
     wrong = four.start(0, facts=facts, fewer=FEWER, timing=LATE)
     assert wrong.end().exit_code == 78
     assert "image version of worker-" in str(wrong.end())
-    wrong.wait_for("WARNING", "exits alone")
+    wrong.wait_for("WARNING", "only this one exits")
     for worker in stay[:2]:
         worker.wait_for("WARNING worker-0 was in no ring with this worker", "image version of")
     right = four.start(0, fewer=FEWER)
