@@ -64,8 +64,11 @@ attach: known ## Show the cluster on several machines again; Ctrl-C leaves it ru
 fetch: known ## Copy the results from several machines into runs/
 	@$(CLUSTER) fetch
 
+# By the environment, so that the shell does not read them. Some shells have a HOST of their own.
+replace: export LEAVING_HOST = $(if $(filter command,$(firstword $(origin HOST))),$(HOST))
+replace: export COMING_HOST = $(WITH)
 replace: known engine ## Give a worker another machine. HOST=ana@10.0.0.2 WITH="ana@10.0.0.9 gpus=0"
-	@$(CLUSTER) replace '$(if $(filter command,$(firstword $(origin HOST))),$(HOST))' '$(WITH)'
+	@IMAGE='$(if $(filter file,$(origin IMAGE)),,$(IMAGE))' $(CLUSTER) replace "$$LEAVING_HOST" "$$COMING_HOST"
 
 up-local: known image ## Train on this machine. WORKERS=2 NAME= DATASET= MODEL= EPOCHS= BATCH= SCRIPT=my/train.py NETWORK=bridge|host IMAGE= …
 	@HOSTS= $(CLUSTER) up

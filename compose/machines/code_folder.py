@@ -94,13 +94,17 @@ def place_of(facts: Facts, digest: str) -> str:
 def send(code: CodeFolder, facts: Facts) -> str:
     """Copy the folder to a machine, unless it is there; return what went wrong.
 
-    It has its final name only when all of it is there.
+    It has its final name only when all of it is there: tar accepts a stream that was cut off. Only
+    the user may read it, because it may hold secrets.
     """
     place = place_of(facts, code.digest)
+    size = Path(code.archive.name).stat().st_size
     final, new = shlex.quote(place), shlex.quote(f"{place}.new")
     command = (
-        f"[ -d {final} ] && exec cat >/dev/null; set -e; rm -rf {new}; mkdir -p {new}; "
-        f"tar -x -f - -C {new}; mv {new} {final}"
+        f"[ -d {final} ] && exec cat >/dev/null; set -e; umask 077; rm -rf {new} {new}.tar; "
+        f"mkdir -p {new}; cat > {new}.tar; [ $(wc -c < {new}.tar) = {size} ] || "
+        "{ echo 'the connection was lost' >&2; exit 1; }; "
+        f"tar -x --no-same-permissions -f {new}.tar -C {new}; rm {new}.tar; mv {new} {final}"
     )
     with Path(code.archive.name).open("rb") as source:  # each machine reads from the start
         process = facts.machine.start(command, source=source.fileno())

@@ -52,6 +52,7 @@ class Watch:
         self._queue: SimpleQueue[Told] = SimpleQueue()
         self._seen: dict[str, Seen] = {}
         self._away: set[str] = set()
+        self._removed: set[str] = set()
         self.was_left = False  # by a signal, and the workers go on
         names = [workers.container_of(machine, project) for machine in machines]
         self._states = [
@@ -94,7 +95,7 @@ class Watch:
                 self._take_away(told)
         codes = [seen.code for seen in self._seen.values() if seen.code]
         failed = [code for code in codes if code != EXIT_STOPPED]
-        return (failed or codes or [0])[0]
+        return (failed or codes or [EXIT_ERROR if self._removed else 0])[0]
 
     def _next(self) -> Told | None:
         """Return what is told next; None: nothing was for a while."""
@@ -128,6 +129,9 @@ class Watch:
         if service in self._away:
             self._away.discard(service)
             say(f"{seen.machine.name} answers again; {service}: {seen.status.value}")
+        if seen.status is Status.GONE and (before is None or before.status not in OVER):
+            self._removed.add(service)
+            complain(f"{service} has not ended, but {seen.status.value}: {seen.machine.name}")
         self._seen[service] = seen
         lines = self._lines[seen.machine.index]
         if before is None or seen.status not in OVER:

@@ -17,6 +17,8 @@ from machines.machine import SSH_FAILED, Machine, last_line
 
 RUN = "cluster-trainer.run"
 """The label of a worker with the run that it takes part in."""
+START = "cluster-trainer.start"
+"""The label of a worker with the start that made its container."""
 HARDENED = (
     *("--read-only", "--tmpfs", "/tmp:size=512m,mode=1777", "--cap-drop", "ALL"),  # noqa: S108
     *("--security-opt", "no-new-privileges:true"),
@@ -39,6 +41,7 @@ class Start:
         token: CLUSTER_TOKEN, so that workers of an earlier start, on a machine that comes back,
             are strangers.
         threads: TRAINER_THREADS of each worker; "": not given.
+        name: a random name of this start.
     """
 
     settings: Settings
@@ -48,6 +51,7 @@ class Start:
     digest: str
     token: str
     threads: tuple[str, ...]
+    name: str
 
 
 def container_of(machine: Machine, project: str) -> str:
@@ -77,6 +81,7 @@ def _options(start: Start, facts: Facts) -> list[str]:
         engine.PROJECT: settings.project,
         engine.SERVICE: machine.service,
         RUN: settings.run_name,
+        START: start.name,
     }
     given = {
         "WORKER_HOSTS": ",".join(start.hosts),
@@ -150,6 +155,22 @@ def remove(machine: Machine, project: str) -> str:
     by_hand = f"`docker --host {machine.engine.host} rm --force {name}` removes its worker"
     when = "when it answers again, " if ended.returncode == SSH_FAILED else ""
     return f"{machine.name}: {last_line(ended.stderr)}; {when}{by_hand}"
+
+
+def remove_of_start(machine: Machine, start: Start) -> str:
+    """Remove what a start has made on a machine, and nothing else; return what went wrong.
+
+    A container of the same name may be another person's.
+    """
+    label = shlex.quote(f"label={START}={start.name}")
+    ended = machine.ask(
+        f"docker ps --all --quiet --filter {label} | xargs -r docker rm --force",
+        seconds=END_SECONDS,
+    )
+    if not ended.returncode:
+        return ""
+    by_hand = f"docker rm --force {container_of(machine, start.settings.project)}"
+    return f"{machine.name}: {last_line(ended.stderr)}; on it, `{by_hand}` removes its worker"
 
 
 def threads_of(all_facts: Sequence[Facts], environ: Mapping[str, str]) -> tuple[str, ...]:

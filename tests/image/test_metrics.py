@@ -82,4 +82,4 @@ def test_a_workers_port_is_refused(run_to_end):
     own = {"WORKER_HOSTS": "h0:2222,h1:2222", "WORKER_INDEX": "0", "METRICS_PORT": "2222"}
     ended = run_to_end("true", environment=own)
     assert (ended.code, ended.out) == (78, "")
-    assert 'METRICS_PORT: received "2222"; accepted: another port' in ended.err
+    assert 'METRICS_PORT: received "2222"' in ended.err

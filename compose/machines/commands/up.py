@@ -145,6 +145,7 @@ def _what_all_get(
         digest=code.digest if code else "",
         token=environ.get("CLUSTER_TOKEN") or secrets.token_hex(32),
         threads=workers.threads_of(told, environ),
+        name=secrets.token_hex(8),
     )
 
 
@@ -157,8 +158,8 @@ def _start_workers(start: workers.Start, told: Sequence[Facts]) -> None:
     names = ", ".join(one.machine.name for one in told)
     say(f"{len(told)} worker(s) of {start.image.name} on {names}, run {start.settings.run_name}")
     if found := _problems(at_once(lambda one: workers.start_one(start, one), told)):
-        at_once(lambda one: workers.remove(one.machine, start.settings.project), told)
-        raise EndError(EXIT_ERROR, *found)
+        left = _problems(at_once(lambda one: workers.remove_of_start(one.machine, start), told))
+        raise EndError(EXIT_ERROR, *found, *left)
 
 
 def refuse_running(environ: Mapping[str, str]) -> None:

@@ -134,3 +134,24 @@ def test_a_machine_cannot_write_beside_the_workers_folder(tmp_path, home, name):
 
 def test_a_folder_that_is_gone_is_said(tmp_path, home):
     assert results.fetch(MACHINE, str(tmp_path / "gone"), home).startswith("ana@m1: ")
+
+
+def test_a_folder_whose_copy_was_cut_off_is_not_there(folder, tmp_path):
+    code = code_folder.pack(str(folder), folder / "runs")
+    ssh = tmp_path / "programs/ssh"
+    whole = ssh.read_text()
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nhead -c 1024 | sh -c "$last"\n')
+    there = facts_of(tmp_path)
+    assert "connection was lost" in code_folder.send(code, there)
+    assert not (tmp_path / "there is/code" / code.digest).exists()
+    ssh.write_text(whole)
+    assert code_folder.send(code, there) == ""
+
+
+def test_only_the_user_may_read_a_copy(folder, tmp_path):
+    code = code_folder.pack(str(folder), folder / "runs")
+    assert code_folder.send(code, facts_of(tmp_path)) == ""
+    copy = tmp_path / "there is/code" / code.digest
+    assert all(
+        one.lstat().st_mode & 0o077 == 0 for one in [copy, copy / "package", copy / "train.py"]
+    )
