@@ -19,7 +19,6 @@ def found() -> dict[str, str]:
     """Return the settings of Keras, and the variables that set libraries, name -> value."""
     told = {
         "keras.config.backend": keras.config.backend(),
-        "keras.config.dtype_policy": keras.config.dtype_policy().name,
         "keras.config.epsilon": str(keras.config.epsilon()),
         "keras.config.floatx": keras.config.floatx(),
         "keras.config.image_data_format": keras.config.image_data_format(),

@@ -22,6 +22,8 @@ TOLERANCE = 1e-4
 round differently in their last bits, and each worker updates its own copy."""
 EPSILONS = 8
 """The same for types of fewer bits, as a multiple of the distance from 1 to the next number."""
+EXACT = 1e-12
+"""The same for whole numbers: the order of additions depends on the kind of processor."""
 BLOCK = 4096
 """The number of elements that share a sketch, so that a change of a few shows."""
 BLOCKS_AT_ONCE = 64
@@ -120,10 +122,10 @@ def differ(first: np.ndarray, other: np.ndarray, tolerances: np.ndarray) -> np.n
 
 
 def _tolerance(variable: Any) -> float:
-    """Return how much rounding may change a variable; 0 for whole numbers, such as a seed's."""
+    """Return how much rounding may change a variable; of whole numbers, only their sketch."""
     dtype = value_of(variable).dtype
     if dtype.kind in "biuOSU":
-        return 0.0
+        return EXACT
     epsilon = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
     return max(TOLERANCE, EPSILONS * epsilon)
 

@@ -30,17 +30,21 @@ LENGTH = (
 log = logging.getLogger("trainer")
 
 
-def length_described(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, str]:
+def length_described(
+    model: keras.Model, arguments: Mapping[str, Any], *, goes_on: bool
+) -> dict[str, str]:
     """Return how long a fit trains, and how it validates, which may change when it resumes.
 
     Args:
         model: the model to train.
         arguments: the arguments that were given to `fit`.
+        goes_on: whether it resumes; then the checkpoint decides with which epoch it begins.
 
     Returns:
         name -> value.
     """
-    given = {name: arguments[name] for name in LENGTH if arguments.get(name) is not None}
+    names = [name for name in LENGTH if not (goes_on and name == "initial_epoch")]
+    given = {name: arguments[name] for name in names if arguments.get(name) is not None}
     found = {name: str(sorted(one) if np.iterable(one) else one) for name, one in given.items()}
     validates = arguments.get("validation_data") is not None
     return found | {

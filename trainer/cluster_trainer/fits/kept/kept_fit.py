@@ -324,7 +324,7 @@ class KeptFit:
             seed=seed,
             run_number=self._number_of_run(start),
             rounds=self._rounds,
-            asked=length_described(self._model, arguments),
+            asked=length_described(self._model, arguments, goes_on=found is not None),
         )
         records = self._made_records(start)
         kept, first = [*callbacks, *records], int(arguments.get("initial_epoch", 0))
