@@ -60,7 +60,7 @@ class Attempt:
         """For each member's address: when another worker first answered there, and when last."""
         self._known: dict[Connection, Card] = {}
         self.has_met_any = False
-        """Whether any other worker was ever connected."""
+        """Whether this worker has been connected to any other worker."""
         self._sent_away: set[str] = set()
         """The boots of the workers that were sent away last. They may return before they end."""
         self._changed = asyncio.Event()
