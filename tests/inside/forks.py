@@ -6,6 +6,7 @@ the engine off; a fork then calls what the import calls otherwise, with its own 
 
 import atexit
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.forkserver
 import os
 import runpy
@@ -17,17 +18,21 @@ from pathlib import Path
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["keras"])
 OF_A_START = ("TF_CONFIG", "START_ID", "END_MARKS")
+# multiprocessing can read an exit code once only. Of two threads that read it at the same time, one
+# gets the code and the other 255, and whichever is later stays.
+READS = threading.Lock()
 
 
 class Fork:
-    """A process, with what of a Popen's the tests use."""
+    """A process, with what of a Popen's the tests use, from any thread."""
 
     def __init__(self, process):
         self._process, self.pid = process, process.pid
 
     def poll(self):
         """Return the exit code, negative for a signal; None while it runs."""
-        return self._process.exitcode
+        with READS:
+            return self._process.exitcode
 
     def wait(self, seconds=None):
         """Return the exit code once it has ended.
@@ -35,7 +40,7 @@ class Fork:
         Raises:
             TimeoutExpired: it has not ended in time.
         """
-        self._process.join(seconds)
+        multiprocessing.connection.wait([self._process.sentinel], seconds)
         if self.poll() is None:
             raise subprocess.TimeoutExpired(str(self.pid), seconds)
         return self.poll()
@@ -50,7 +55,8 @@ def start(command, environ, output, *, folder=None, asks=None):
     folder = folder or Path.cwd()
     arguments = (list(map(str, command)), dict(environ), str(output), str(folder), asks)
     process = SERVER.Process(target=_run, args=arguments)
-    process.start()
+    with READS:
+        process.start()  # reads the exit codes of those that have ended, too
     return Fork(process)
 
 
