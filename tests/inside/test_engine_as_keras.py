@@ -578,21 +578,6 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
     assert seeds[0] == seeds[1] + 1
 
 
-def test_data_of_different_lengths_on_the_workers_are_refused(monkeypatch):
-    monkeypatch.setattr(WorkersOfStrategy, "gather", lambda _, number, *_what: [number, number + 1])
-
-    with pytest.raises(ValueError, match=r"different numbers of batches: \[4, 5\]"):
-        model_in(strategy_of(1)).fit(INPUTS, TARGETS, verbose=0)
-
-
-def test_data_of_as_many_batches_but_other_examples_are_refused(monkeypatch):
-    more = lambda _, number, *_what: [number, number + (number == len(INPUTS))]  # noqa: E731
-    monkeypatch.setattr(WorkersOfStrategy, "gather", more)
-
-    with pytest.raises(ValueError, match=r"different numbers of examples: \[100, 101\]"):
-        model_in(strategy_of(1)).predict(INPUTS, verbose=0)
-
-
 class Source:
     """What Grain and PyTorch call a random-access source, or a map-style data set."""
 

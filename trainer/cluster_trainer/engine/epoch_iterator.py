@@ -43,6 +43,7 @@ from cluster_trainer.engine.data.same_data import (
     has_own_rows,
     note_read,
     note_reading,
+    refuse_lengths,
     refuse_others,
     warn,
     warn_once,
@@ -54,7 +55,6 @@ from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.engine.replicas import rounds
 from cluster_trainer.private import keras_names, tensorflow_names
-from cluster_trainer.problems import ConfigurationError, Problem
 
 TRAINS = "fit"
 log = logging.getLogger("trainer")
@@ -85,9 +85,7 @@ class EpochIterator(keras_names.EpochIterator):
             itself, ready to be iterated over.
 
         Raises:
-            ValueError: the workers' data have different lengths.
-            ConfigurationError: the workers' data differ; or this is a newcomer, and its data have
-                another length than the others'.
+            ConfigurationError: the workers' data differ, perhaps in their lengths.
             RowsOfItsOwnError: the workers have different rows to predict.
         """
         call, replicas = self._call, Replicas.of(self._strategy)
@@ -146,26 +144,10 @@ class EpochIterator(keras_names.EpochIterator):
             raise RowsOfItsOwnError(self.spec())
 
     def _refuse_other_lengths(self, things: str, count: int | None) -> None:
-        """Refuse data of different lengths: workers would wait for others that have no batch left.
-
-        Raises:
-            ValueError: the lengths differ; on all workers.
-            ConfigurationError: only newcomers' lengths differ, and this is one of them.
-            PeerUnfit: only newcomers' lengths differ, and this is not one of them; see
-                newcomers.py.
-        """
-        what, workers = f"{self._call.name} (number of {things})", self._workers
-        counts = workers.gather(-1 if count is None else count, what)
-        if len(set(counts)) == 1:
-            return
-        message = (
-            f"The workers' data have different numbers of {things}: {counts}, in rank order (-1: "
-            "unknown). Each worker needs all of the data, and takes its share."
-        )
-        if workers.leave_out(counts, f"the number of its {things}"):
-            mine = f"{counts[workers.rank]} {things}"
-            raise ConfigurationError([Problem("the data", mine, "those of the others", message)])
-        raise ValueError(message)
+        """Refuse data of different lengths; all workers call this. See `refuse_lengths`."""
+        what = f"{self._call.name} (number of {things})"
+        counts = self._workers.gather(-1 if count is None else count, what)
+        refuse_lengths(self._workers, [None if one < 0 else one for one in counts], things)
 
     def _may_be_done_alone(self, call: running.Running) -> bool:
         """Tell whether each worker may predict its own rows by itself; see predicting.py.

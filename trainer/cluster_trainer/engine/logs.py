@@ -19,7 +19,9 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas, gathered, summed
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.batch_shares import rows_known, without_rows
+from cluster_trainer.engine.data.same_data import refuse_lengths
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.private import tensorflow_names
@@ -178,7 +180,8 @@ class PackedLogs:
                 worker; None: the engine has read the batch.
 
         Raises:
-            ValueError: the workers' batches have different numbers of examples; on all workers.
+            ConfigurationError: the workers' batches have different numbers of examples; on all
+                workers.
         """
         if self._is_one:
             return StepLogs(_own(self.noted.own, np.asarray(last[0])))
@@ -189,7 +192,8 @@ class PackedLogs:
         results, flat = self._results(last, Layout(counts, self.noted.size, width))
         places = [counts, counts + self.noted.size]
         examples_of_all, own, of_rows = np.split(np.asarray(flat), places)
-        refuse_different(examples_of_all[:: replicas.local])
+        counts_of_workers = [*map(int, examples_of_all[:: replicas.local])]
+        refuse_lengths(workers_of(self._strategy), counts_of_workers, "examples", "batch")
         own = own[1:] / own[0]  # the weights add up to 1 except for rounding
         logs = StepLogs(_own(self.noted.own, own))
         # The mean of the replicas' results may differ from the result over all replicas.
@@ -236,19 +240,6 @@ class PackedLogs:
         rows = tf.reshape(own[begin:], [-1, layout.width])
         mine = rows[: tf.where(own[layout.counts] > 0, tf.shape(rows)[0], 0)]
         return own[:begin], tf.reshape(gathered(mine, f"{self._name} (logs)"), [-1])
-
-
-def refuse_different(counts: Sequence[int] | np.ndarray) -> None:
-    """Refuse batches of different sizes, whose shares do not add up to one batch.
-
-    Raises:
-        ValueError: the workers' numbers of examples, in rank order, differ.
-    """
-    if len({*counts}) > 1:
-        raise ValueError(
-            f"The workers' batches have different numbers of examples: {[*map(int, counts)]}, in "
-            "rank order. Each worker needs the whole batch, and takes its share."
-        )
 
 
 def _with_examples(

@@ -19,6 +19,7 @@ from cluster_trainer.engine.data.batch_shares import count_in, cut, handed_out, 
 from cluster_trainer.engine.data.same_data import (
     differing_batches,
     leaving_generators,
+    refuse_lengths,
     warn,
 )
 from cluster_trainer.engine.data.sources.source import Source
@@ -29,7 +30,7 @@ from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of
-from cluster_trainer.engine.logs import Logs, PackedLogs, refuse_different
+from cluster_trainer.engine.logs import Logs, PackedLogs
 from cluster_trainer.engine.replicas import of_model, own_state, rounds, statistics, step_context
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
@@ -266,7 +267,7 @@ class Steps:
         """Compare the workers' first batches in a user's own loop; warn if they differ.
 
         Raises:
-            ValueError: the batches have different numbers of examples.
+            ConfigurationError: the batches have different numbers of examples.
         """
         workers = workers_of(self.strategy)
         if running.is_announced() or workers.count == 1:
@@ -275,7 +276,7 @@ class Steps:
             return
         self._compared_in = generation
         what = self._replicas.told(self._name, "the first batch")
-        refuse_different(workers.gather(examples, what))
+        refuse_lengths(workers, workers.gather(examples, what), "examples", "batch")
         if others := differing_batches(workers, batch, what):
             warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
 

@@ -149,6 +149,36 @@ def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list
     )
 
 
+def refuse_lengths(
+    workers: Workers, counts: Sequence[int | None], things: str, of: str = "data"
+) -> None:
+    """Refuse data of different lengths; all workers call this with the same counts.
+
+    Workers with more batches would wait for others that have none left, and shares of batches of
+    different sizes do not add up to one batch.
+
+    Args:
+        workers: the workers.
+        counts: how many each of them has, in rank order; None: it is unknown.
+        things: what is counted: "batches" or "examples".
+        of: what it is counted in.
+
+    Raises:
+        ConfigurationError: the lengths differ; or this is a newcomer, and only newcomers' lengths
+            differ.
+        PeerUnfit: only newcomers' lengths differ, and this is not one of them; see newcomers.py.
+    """
+    if len({*counts}) <= 1:  # there are none if the engine has read the batch
+        return
+    numbers = ["unknown" if one is None else str(one) for one in counts]
+    if not workers.leave_out(numbers, f"the number of its {things}"):
+        workers.part()
+    told = facts.told([f"worker-{place}" for place in workers.members], numbers)
+    mine = f"{numbers[workers.rank]} {things}"
+    advice = f"{told}. Each worker needs the whole {of}, and takes its share."
+    raise ConfigurationError([Problem(f"the {of}", mine, "the same on all workers", advice)])
+
+
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
     """Return the parts of a batch that differ between workers, "" if none; all workers call it."""
     return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))

@@ -43,9 +43,8 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
             workers have the same ones, and otherwise nothing is done.
 
     Raises:
-        ValueError: the workers' models have different variables.
-        ConfigurationError: only newcomers' models differ, and this is a newcomer; the others
-            continue without it (newcomers.py).
+        ConfigurationError: the workers' models have different variables; or only newcomers' models
+            differ, and this is a newcomer: the others continue without it (newcomers.py).
         PeerUnfit: only newcomers' models differ, and this is not one of them.
     """
     ring = ring_of(model.distribute_strategy)
@@ -142,7 +141,7 @@ def make_variables(variables: Sequence[Any]) -> None:
     """Give variables of any models the chief's values; all workers call it.
 
     Raises:
-        ValueError: the workers have other variables.
+        ConfigurationError: the workers have other variables.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
         _take_from_chief(None, variables, ring)
@@ -212,10 +211,10 @@ def _take_from_chief(
             f"The workers' models have different variables; here there are {len(variables)}: "
             f"{names}, … Each worker has to run the same script."
         )
-        if ring.leave_out(digests, "a model's variables"):
-            mine = f"{len(variables)} variables"
-            raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
-        raise ValueError(message)
+        if not ring.leave_out(digests, "a model's variables"):
+            WorkersOfRing(ring).part()
+        mine = f"{len(variables)} variables"
+        raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
     if model is not None:
         statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
