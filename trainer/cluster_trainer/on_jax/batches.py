@@ -181,6 +181,13 @@ class EpochIterator(keras_jax_names.JAXEpochIterator):
         if isinstance(self.data_adapter, GlobalBatches):
             self.data_adapter.passes = self.data_adapter.digest = 0
 
+    def _get_iterator(self) -> Iterator[Any]:
+        # On GPUs, Keras reads one batch ahead. A checkpoint would have counted it as trained.
+        if isinstance(self.data_adapter, GlobalBatches):
+            return self.data_adapter.get_jax_iterator()
+        batches: Iterator[Any] = super()._get_iterator()
+        return batches
+
     def __iter__(self) -> "EpochIterator":
         if self._begun is None:
             super().__iter__()
