@@ -136,9 +136,18 @@ def test_digests_tell_batches_apart(first, second):
     assert digest_of(first, 1) != digest_of(first, 2)
 
 
-def test_refuses_objects_in_place_of_numbers():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "bool", "int8"])
+def test_batches_of_any_dtype_of_jax_are_read_and_told_apart(dtype):
+    array = np.asarray(keras.ops.convert_to_numpy(keras.ops.cast(X % 2, dtype)))
+    ((read, _),) = epoch_of(iterator_of(((one, X) for one in [array]), steps=1, shuffle=False))
+    assert read.dtype == array.dtype
+    assert digest_of(array) == digest_of(array.copy()) != digest_of(array[::-1])
+
+
+@pytest.mark.parametrize("given", [["a", None], ["a", "b"], [b"a", b"b"]])
+def test_refuses_what_is_no_number(given):
     def words():
-        yield np.array(["a", None], dtype=object), X[:2]
+        yield np.array(given, dtype=object if None in given else None), X[:2]
 
     iterator = iterator_of(words(), shuffle=False)
     with pytest.raises(ConfigurationError):
