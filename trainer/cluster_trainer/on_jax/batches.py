@@ -147,7 +147,7 @@ def digest_of(batch: Any, before: int = 0) -> int:
         if leaf is not None:
             # NumPy gives no buffer of JAX's own dtypes, such as bfloat16.
             content = np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
-            before = zlib.crc32(content, before)
+            before = zlib.crc32(content.data, before)
             before = zlib.crc32(f"{leaf.dtype}{leaf.shape}".encode(), before)
     return before
 
