@@ -34,7 +34,8 @@ from cluster_trainer.fits.elastic_recovery import explained
 from cluster_trainer.fits.identity.owner import claim, script_name, this_process
 from cluster_trainer.fits.process import present
 from cluster_trainer.fits.script.end import meets_the_others
-from cluster_trainer.fits.script.settings import read_fit, read_start, strategy_of, unused_variables
+from cluster_trainer.fits.script.settings import read_fit, read_start, strategy_of
+from cluster_trainer.fits.script.variables import unused_variables
 from cluster_trainer.models.build import set_precision, synchronise_batch_norm
 from cluster_trainer.models.compiling import (
     build_optimizer,

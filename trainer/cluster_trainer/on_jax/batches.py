@@ -20,6 +20,9 @@ from cluster_trainer.problems import ConfigurationError, Problem
 DIGESTED_BYTES = 2**30
 """Of more than so many bytes in an array, rows at equal distances are compared."""
 
+NO_NUMBERS = "OUSMm"
+"""NumPy's kinds of objects, texts and times. JAX's bfloat16 is of the kind V."""
+
 
 def order_of(seed: int, number: int, size: int) -> np.ndarray:
     """Return the order of so many examples in the pass of this number, from 0."""
@@ -142,7 +145,9 @@ def digest_of(batch: Any, before: int = 0) -> int:
     """Return a digest of a batch of NumPy's arrays, and of those before it."""
     for leaf in keras.tree.flatten(batch):
         if leaf is not None:
-            before = zlib.crc32(np.ascontiguousarray(leaf).data, before)
+            # NumPy gives no buffer of JAX's own dtypes, such as bfloat16.
+            content = np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
+            before = zlib.crc32(content.data, before)
             before = zlib.crc32(f"{leaf.dtype}{leaf.shape}".encode(), before)
     return before
 
@@ -153,7 +158,7 @@ def _taken(part: Any, rows: np.ndarray) -> np.ndarray:
 
 def _as_array(leaf: Any) -> np.ndarray:
     array = np.asarray(leaf)
-    if array.dtype == object:
+    if array.dtype.kind in NO_NUMBERS:
         accepted = "arrays of numbers"
         raise ConfigurationError([Problem("the data", type(leaf).__name__, accepted)])
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
@@ -180,6 +185,13 @@ class EpochIterator(keras_jax_names.JAXEpochIterator):
         super().reset()
         if isinstance(self.data_adapter, GlobalBatches):
             self.data_adapter.passes = self.data_adapter.digest = 0
+
+    def _get_iterator(self) -> Iterator[Any]:
+        # On GPUs, Keras reads one batch ahead. A checkpoint would have counted it as trained.
+        if isinstance(self.data_adapter, GlobalBatches):
+            return self.data_adapter.get_jax_iterator()
+        batches: Iterator[Any] = super()._get_iterator()
+        return batches
 
     def __iter__(self) -> "EpochIterator":
         if self._begun is None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import keras
 
+from cluster_trainer.fits.script.variables import FOLDERS
 from cluster_trainer.on_jax.batches import GlobalBatches
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.config import setting_names
 from cluster_trainer.settings.job import Job
 
 ADVICE = "The image with TensorFlow has it: docs/how-to/jax.md."
@@ -22,11 +24,18 @@ SETTINGS = {
     "profile_steps": (None,),
 }
 """Settings of TensorFlow's engine that do nothing here, with the values that ask for nothing."""
+HEEDED = ("run_dir", "checkpoint_steps", "resume", "keep_earlier", "startup_timeout_seconds")
+"""Settings that apply to a fit on JAX."""
 READERS = (
     keras_jax_names.ArrayDataAdapter,
     keras_jax_names.PyDatasetAdapter,
     keras_jax_names.GeneratorDataAdapter,
 )
+
+
+def unheeded() -> set[str]:
+    """Return the settings that have no effect on JAX, and are not refused."""
+    return {*setting_names()} - {*HEEDED, *SETTINGS, *FOLDERS}
 
 
 def refuse_settings(job: Job) -> None:

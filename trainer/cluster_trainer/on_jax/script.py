@@ -2,11 +2,11 @@
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import gettempdir
 from typing import IO, Any
 
 from cluster_trainer.fits.identity import end_mark
@@ -14,6 +14,7 @@ from cluster_trainer.fits.identity.fits import Fits
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, claim, script_name, this_process
 from cluster_trainer.fits.script.earlier_runs import begin_anew
+from cluster_trainer.fits.script.variables import read_variables
 from cluster_trainer.on_jax import refusals
 from cluster_trainer.on_jax.cluster import present
 from cluster_trainer.on_jax.comparison import compare_code
@@ -21,8 +22,7 @@ from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import leave_process, status_of
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
-from cluster_trainer.results.on_screen.report import start_log
-from cluster_trainer.settings.job import Job, read_job
+from cluster_trainer.settings.job import Job
 
 
 @dataclass
@@ -55,13 +55,7 @@ class Script:
 
 def begun(environ: Mapping[str, str]) -> Script:
     """Read the settings, and take this worker's folder."""
-    try:
-        job = read_job(environ, [])
-    except ConfigurationError:
-        if environ.get("TRAINER_RUN_DIR"):
-            raise
-        job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
-    start_log(job.task.name, view=job.view)
+    job = read_variables(environ, refusals.unheeded())
     refusals.refuse_settings(job)
     workers = present()
     workers.has_fitted = True
@@ -94,6 +88,10 @@ def begun(environ: Mapping[str, str]) -> Script:
 
 
 def _note_end(script: Script) -> None:
-    if script.pid == os.getpid() and script.keeps and not script.has_failed:
+    if script.pid != os.getpid() or not script.keeps:
+        return
+    if script.has_failed or getattr(sys, "last_value", None) is not None:
+        script.journal.note("failed", "the script did not end well")
+    else:
         script.journal.note("done", "the script has ended")
         end_mark.mark(script.job.folder, script.workers, script.environ)

@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.calls.in_step import keeps_in_step
+from cluster_trainer.fits.script.variables import FOLDERS
 from cluster_trainer.models.own_optimizer import compute_dtypes
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import setting_names
 from cluster_trainer.settings.groups import OF_SCRIPTS, OWN
 from cluster_trainer.settings.job import Job, read_job
-from cluster_trainer.settings.names.spellings import variable_of
 
 OWN_ARRAYS = "arrays of the script's own"
 OF_THE_STRATEGY = (
@@ -34,8 +34,6 @@ OF_THE_PROCESS = {
     "stop_seconds": "the entrypoint's variable STOP_GRACE_SECONDS",
 }
 OF_THE_START = {"precision", *OF_THE_STRATEGY}
-# Folders that a scheduler names for other programs.
-FOLDERS = {"data_dir", "model_dir"}
 # The settings that `start_strategy` has used in this process.
 _started_with: set[str] = set()
 
@@ -95,12 +93,6 @@ def read_fit(
     own |= {} if named else {"dataset": OWN_ARRAYS}
     own |= dict.fromkeys(overridden, OWN)
     return replace(job, config=job.config.model_copy(update=own))
-
-
-def unused_variables(environ: Mapping[str, str], overridden: Collection[str]) -> list[str]:
-    """Return the variables that are set, although a script overrides them."""
-    variables = sorted(map(variable_of, overridden))
-    return [variable for variable in variables if environ.get(variable, "").strip()]
 
 
 def strategy_of(model: keras.Model, num_workers: int) -> tf.distribute.Strategy:

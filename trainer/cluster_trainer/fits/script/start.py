@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
-from tempfile import gettempdir
 
 from cluster_trainer.fits.identity.fits import Fits
 from cluster_trainer.fits.identity.leftovers import Leftovers
@@ -13,16 +12,16 @@ from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
 from cluster_trainer.fits.identity.owner import claim as claimed
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.script.script import Script
-from cluster_trainer.fits.script.settings import unheeded, unused_variables
-from cluster_trainer.problems import ConfigurationError
+from cluster_trainer.fits.script.settings import unheeded
+from cluster_trainer.fits.script.variables import read_variables
 from cluster_trainer.process.exit_code import leave_process
 from cluster_trainer.process.last_call import LastCall
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
 from cluster_trainer.results.on_screen.progress import LiveFile
-from cluster_trainer.results.on_screen.report import Onlooker, start_log
-from cluster_trainer.settings.job import Job, read_job
+from cluster_trainer.results.on_screen.report import Onlooker
+from cluster_trainer.settings.job import Job
 
 log = logging.getLogger("trainer")
 
@@ -42,7 +41,9 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
 
 
 def _begun(process: Process, environ: Mapping[str, str]) -> Script:
-    job, before = _claimed(_read(environ), process, this_process(environ, script_name()))
+    job, before = _claimed(
+        read_variables(environ, unheeded()), process, this_process(environ, script_name())
+    )
     script = process.script = script_of(process, job, environ, before)
     script.look_away()  # a start that was killed may have left its progress file
     os.register_at_fork(after_in_child=_forget_signals)
@@ -68,27 +69,6 @@ def script_of(
         last=LastCall().begin(),
         onlooker=Onlooker(LiveFile(job.live_file), job.view),
     )
-
-
-def _read(environ: Mapping[str, str]) -> Job:
-    """Read the settings; without TRAINER_RUN_DIR and a writable default, nothing is saved."""
-    has_folder = True
-    try:
-        job = read_job(environ, [])
-    except ConfigurationError:
-        if environ.get("TRAINER_RUN_DIR"):
-            raise
-        job = read_job(environ, [], {"run_dir": gettempdir(), "checkpoint_steps": 0})
-        has_folder = False
-    start_log(job.task.name, view=job.view)
-    if not has_folder:
-        log.warning("/runs cannot be written, so no checkpoints are kept (TRAINER_RUN_DIR)")
-    if unused := unused_variables(environ, unheeded()):
-        log.warning(
-            "Keras's own fit ignores %s: the script itself decides these",
-            ", ".join(unused),
-        )
-    return job
 
 
 def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None]:
