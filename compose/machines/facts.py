@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from local_cluster.engine import PROJECT
 from machines.image import Image
@@ -25,7 +26,10 @@ echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine
 echo "cores=$(nproc 2>/dev/null)"
 d={folder}; [ -n "$d" ] || d="$HOME/cluster-trainer"; echo "dir=$d"
 [ -z {data} ] || [ -d {data} ] || echo "no_data=1"
+[ -z {data} ] || (cd -P {data} && echo "real_data=$PWD")
+(cd -P "$HOME" && echo "real_home=$PWD")
 while [ ! -e "$d" ]; do d=$(dirname "$d"); done
+(cd -P "$d" && echo "real_dir=$PWD")
 [ -w "$d" ] || echo "not_writable=$d"
 echo "free=$(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
 if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); then
@@ -81,18 +85,21 @@ class Facts:
         return self.one("image") == image.fingerprint
 
 
-def ask(machine: Machine, image: Image, project: str) -> Facts:
-    """Ask a machine; one that cannot be reached is no error here."""
-    host = machine.host
-    script = PROBE.format(
-        folder=shlex.quote(host.dir),
-        data=shlex.quote(host.data),
+def probe(machine: Machine, image: Image, project: str) -> str:
+    """Return the script that prints a machine's facts, a name and a value on each line."""
+    return PROBE.format(
+        folder=shlex.quote(machine.host.dir),
+        data=shlex.quote(machine.host.data),
         image=shlex.quote(image.name),
         image_form=image.FORM,
         project=shlex.quote(f"{PROJECT}={project}"),
     )
+
+
+def ask(machine: Machine, image: Image, project: str) -> Facts:
+    """Ask a machine; one that cannot be reached is no error here."""
     begin = time.time()
-    ended = machine.ask(f"sh -c {shlex.quote(script)}")
+    ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project))}")
     if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
         return Facts(machine, {}, last_line(ended.stderr))
     told: dict[str, list[str]] = {}
@@ -146,6 +153,7 @@ def _of(facts: Facts, image: Image) -> Iterator[str]:
     yield from _of_docker(facts, image)
     if facts.one("no_data"):
         yield f"there is no folder {facts.machine.host.data} (data=)"
+    yield from _of_data(facts)
     if place := facts.one("not_writable"):
         yield f"{place} cannot be written (dir={facts.folder})"
     if 1024 * int(facts.one("free") or 0) < FREE_FOR_RUNS:
@@ -155,6 +163,25 @@ def _of(facts: Facts, image: Image) -> Iterator[str]:
     if there := sorted(set(facts.told.get("there", []))):
         by_hand = f"docker --host {facts.machine.engine.host} rm --force {' '.join(there)}"
         yield f"workers of this project run there: {', '.join(there)}. `{by_hand}` removes them"
+
+
+def _of_data(facts: Facts) -> Iterator[str]:
+    """Workers can write in /data. So it may not have what logs people in, nor code of others."""
+    data = facts.one("real_data")
+    if not data:
+        return
+    home = facts.one("real_home")
+    for name, place in (("the home folder", home), ("the folder of dir=", facts.one("real_dir"))):
+        if place and _is_in(place, data):
+            accepted = "a folder that holds data sets only"
+            yield f"data={facts.machine.host.data} has {name}, {place}; accepted: {accepted}"
+            return
+    if home and _is_in(data, f"{home}/.ssh"):
+        yield f"data={facts.machine.host.data} has the keys to log in; accepted: another folder"
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return PurePosixPath(folder) in (PurePosixPath(path), *PurePosixPath(path).parents)
 
 
 def _of_address(facts: Facts) -> Iterator[str]:

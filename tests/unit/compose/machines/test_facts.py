@@ -1,5 +1,8 @@
 """The list of what is wrong with machines."""
 
+import os
+import subprocess
+
 import pytest
 
 from machines import facts
@@ -57,6 +60,36 @@ def test_each_thing_that_is_wrong_is_a_sentence(told, image, named):
     (sentence,) = facts.problems([a_machine(told)], image)
     assert sentence.startswith("ana@m0: ")
     assert named in sentence
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["/", "/home", "/home/ana", "/home/ana/cluster-trainer", "/home/ana/.ssh", "/home/ana/.ssh/x"],
+)
+def test_data_may_not_be_a_folder_with_keys_or_code(data):
+    real = {"real_data": [data], "real_home": ["/home/ana"]}
+    told = without(**real, real_dir=["/home/ana/cluster-trainer"])
+    (sentence,) = facts.problems([a_machine(told, data="/x")], CPU)
+    assert sentence.startswith("ana@m0: data=/x ")
+
+
+@pytest.mark.parametrize("data", ["/mnt", "/home/ana/sets", "/home/ana/cluster-trainer/data"])
+def test_data_may_be_another_folder(data):
+    real = {"real_data": [data], "real_home": ["/home/ana"]}
+    told = without(**real, real_dir=["/home/ana/cluster-trainer"])
+    assert facts.problems([a_machine(told, data=data)], CPU) == []
+
+
+def test_the_probe_tells_where_a_link_to_the_home_folder_leads(tmp_path):
+    (tmp_path / "home/cluster-trainer").mkdir(parents=True)
+    (tmp_path / "sets").symlink_to("home")
+    script = facts.probe(Machine(Host("ana@m0", data=str(tmp_path / "sets")), 0), CPU, "p")
+    home = {**os.environ, "HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    ended = subprocess.run(
+        ["sh", "-c", script], env=home, capture_output=True, text=True, check=False
+    )
+    assert f"real_data={tmp_path}/home" in ended.stdout.splitlines(), ended
+    assert f"real_dir={tmp_path}/home/cluster-trainer" in ended.stdout.splitlines(), ended
 
 
 def test_an_image_that_is_there_needs_no_space():
