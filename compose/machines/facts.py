@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 
 from local_cluster.engine import PROJECT
 from machines.image import Image
-from machines.machine import SSH_FAILED, Machine, last_line
+from machines.machine import SSH_FAILED, Machine, container_of, last_line
+from machines.own import NONE, Own
 
 FIRST_DOCKER = (20, 10)
 FIRST_DRIVER = (525, 60)
@@ -36,8 +37,10 @@ if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); the
     echo "docker=$docker_version"
     root=$(docker info --format '{{{{.DockerRootDir}}}}')
     echo "docker_free=$(df -Pk "$root" 2>/dev/null | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
+    echo "security=$(docker info --format '{{{{json .SecurityOptions}}}}')"
     echo "runtimes=$(docker info --format '{{{{json .Runtimes}}}}')"
     docker image inspect --format 'image={image_form}' {image} 2>/dev/null || true
+    docker inspect {container} >/dev/null 2>&1 && echo "taken=1"
     docker ps --filter label={project} --format 'there={{{{.Names}}}}'
     docker ps --filter label={project} --filter status=restarting --format 'there={{{{.Names}}}}'
 else
@@ -76,6 +79,11 @@ class Facts:
         return self.one("dir")
 
     @property
+    def listens(self) -> set[int]:
+        """The ports on which a program listens there."""
+        return {int(one, 16) for one in self.told.get("listens", [])}
+
+    @property
     def data(self) -> str:
         """What is mounted at /data."""
         return self.machine.host.data or f"{self.folder}/data"
@@ -93,6 +101,7 @@ def probe(machine: Machine, image: Image, project: str) -> str:
         image=shlex.quote(image.name),
         image_form=image.FORM,
         project=shlex.quote(f"{PROJECT}={project}"),
+        container=shlex.quote(container_of(machine, project)),
     )
 
 
@@ -102,7 +111,7 @@ def ask(machine: Machine, image: Image, project: str) -> Facts:
     ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project))}")
     if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
         return Facts(machine, {}, last_line(ended.stderr))
-    told: dict[str, list[str]] = {}
+    told: dict[str, list[str]] = {"container": [container_of(machine, project)]}
     for line in ended.stdout.splitlines():
         name, _, value = line.partition("=")
         told.setdefault(name, []).append(value)
@@ -123,23 +132,47 @@ def address_of(machine: Machine) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def problems(all_facts: Sequence[Facts], image: Image) -> list[str]:
-    """Return a sentence for each thing that is wrong with any of the machines."""
-    found = [f"{one.machine.name}: {problem}" for one in all_facts for problem in _of(one, image)]
+def running(facts: Facts, own: Own) -> dict[str, int]:
+    """Return the workers that run on a machine until they are replaced, with their ports."""
+    there = facts.told.get("there", []) if own.may_run else []
+    return {name: port for name, port in own.on(facts.machine).items() if name in there}
+
+
+def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[str]:
+    """Return a sentence for each thing that is wrong with any of the machines.
+
+    Args:
+        all_facts: what they have told.
+        image: what the workers run.
+        own: the workers that this start replaces.
+    """
+    found = [
+        f"{one.machine.name}: {problem}" for one in all_facts for problem in _of(one, image, own)
+    ]
     reached = [one for one in all_facts if not one.error]
-    middle = sorted(one.clock for one in reached)[len(reached) // 2] if reached else 0.0
     if len(all_facts) > 1:
         found += [sentence for one in reached for sentence in _of_address(one)]
-    for one in reached:
-        away = abs(one.clock - middle)
-        if away > MOST_CLOCK_SECONDS:
-            accepted = f"at most {MOST_CLOCK_SECONDS:g} s. Switch on time synchronisation (NTP)"
-            clock = f"its clock differs by {away:.0f} s from the others'; accepted: {accepted}."
-            found.append(f"{one.machine.name}: {clock}")
-    return found
+    return found + _of_clocks(reached)
 
 
-def _of(facts: Facts, image: Image) -> Iterator[str]:
+def _of_clocks(reached: Sequence[Facts]) -> list[str]:
+    """Return what is wrong with the clocks; of two, nobody knows which is wrong."""
+    clocks = sorted(one.clock for one in reached)
+    if not clocks or clocks[-1] - clocks[0] <= MOST_CLOCK_SECONDS:
+        return []
+    accepted = f"at most {MOST_CLOCK_SECONDS:g} s. Switch on time synchronisation (NTP)"
+    middle = clocks[len(clocks) // 2]
+    away = {one.machine.name: abs(one.clock - middle) for one in reached}
+    wrong = {name: by for name, by in away.items() if by > MOST_CLOCK_SECONDS}
+    if 2 * (len(away) - len(wrong)) > len(away):
+        told = "its clock differs by {:.0f} s from the others'; accepted: {}."
+        return [f"{name}: {told.format(by, accepted)}" for name, by in wrong.items()]
+    names = ", ".join(away)
+    by = clocks[-1] - clocks[0]
+    return [f"{names}: their clocks differ by {by:.0f} s; accepted: {accepted} on all of them."]
+
+
+def _of(facts: Facts, image: Image, own: Own) -> Iterator[str]:
     if facts.error:
         by_hand = f"ssh {' '.join(facts.machine.host.ssh)}"
         yield (
@@ -151,6 +184,7 @@ def _of(facts: Facts, image: Image) -> Iterator[str]:
         yield f"Docker does not answer there: {last_line(facts.one('docker_error'))}"
         return
     yield from _of_docker(facts, image)
+    yield from _of_security(facts)
     if facts.one("no_data"):
         yield f"there is no folder {facts.machine.host.data} (data=)"
     yield from _of_data(facts)
@@ -158,11 +192,19 @@ def _of(facts: Facts, image: Image) -> Iterator[str]:
         yield f"{place} cannot be written (dir={facts.folder})"
     if 1024 * int(facts.one("free") or 0) < FREE_FOR_RUNS:
         yield f"less than 1 GB is free in {facts.folder}"
-    if int(facts.machine.host.port) in {int(one, 16) for one in facts.told.get("listens", [])}:
-        yield f"another program listens on port {facts.machine.host.port}; give another with port="
-    if there := sorted(set(facts.told.get("there", []))):
-        by_hand = f"docker --host {facts.machine.engine.host} rm --force {' '.join(there)}"
-        yield f"workers of this project run there: {', '.join(there)}. `{by_hand}` removes them"
+    replaced = running(facts, own)
+    port = int(facts.machine.host.port)
+    if port in facts.listens and port not in replaced.values():
+        yield f"another program listens on port {port}; give another with port="
+    by_hand = f"docker --host {facts.machine.engine.host} rm --force"
+    there = {*facts.told.get("there", [])} - {*replaced}
+    if there:
+        names = sorted(there)
+        removes = f"`{by_hand} {' '.join(names)}` removes them"
+        yield f"workers of this project run there: {', '.join(names)}. {removes}"
+    name = facts.one("container")
+    if facts.one("taken") and name not in own.on(facts.machine) and name not in there:
+        yield f"a container {name} is there, which has ended. `{by_hand} {name}` removes it"
 
 
 def _of_data(facts: Facts) -> Iterator[str]:
@@ -205,6 +247,22 @@ def _of_docker(facts: Facts, image: Image) -> Iterator[str]:
         yield f"Docker has {free / 1e9:.1f} GB free; the image needs {needed:.1f}"
     if image.for_gpus or facts.machine.host.gpus:
         yield from _of_gpus(facts)
+
+
+def _of_security(facts: Facts) -> Iterator[str]:
+    """Workers need the machine's own network, and its user's id to write results."""
+    options = facts.one("security")
+    if '"name=rootless' in options:
+        yield (
+            "its Docker is rootless: the other machines would not reach the worker, and the "
+            "results would belong to another user; accepted: Docker as root, with the user in the "
+            "group docker. `docker context use default` selects it, if it is there"
+        )
+    elif '"name=userns' in options:
+        yield (
+            "its Docker remaps users (userns-remap), so that a worker can neither use the "
+            "machine's network nor write results; accepted: Docker without userns-remap"
+        )
 
 
 def _of_gpus(facts: Facts) -> Iterator[str]:

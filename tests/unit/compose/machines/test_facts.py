@@ -10,6 +10,7 @@ from machines.facts import Facts
 from machines.host import Host
 from machines.image import Image
 from machines.machine import Machine
+from machines.own import NONE, Own
 
 CPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=False)
 GPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=True)
@@ -106,6 +107,34 @@ def test_a_machine_that_does_not_answer_hides_no_other():
     found = facts.problems(those, CPU)
     assert [one.split(":")[0] for one in found] == ["ana@m0", "ana@m1"]
     assert "refused" in found[0]
+
+
+@pytest.mark.parametrize("option", ["name=rootless", "name=userns"])
+def test_a_docker_whose_users_are_others_is_refused(option):
+    told = without(security=[f'["name=seccomp,profile=builtin","{option}"]'])
+    assert len(facts.problems([a_machine(told)], CPU)) == 1
+
+
+def test_of_two_clocks_nobody_knows_which_is_wrong():
+    (sentence,) = facts.problems([a_machine(), a_machine(index=1, clock=60.0)], CPU)
+    assert sentence.startswith("ana@m0, ana@m1: ")
+
+
+OWN = Own({("ana@m0", "p-worker-0"): 2222}, may_run=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "number"), [(OWN, 0), (Own(OWN.ports, may_run=False), 2), (Own({}, may_run=True), 2)]
+)
+def test_a_worker_that_is_to_be_replaced_may_run(own, number):
+    told = without(there=["p-worker-0"], listens=["08AE"], container=["p-worker-0"], taken=["1"])
+    assert len(facts.problems([a_machine(told)], CPU, own)) == number
+
+
+@pytest.mark.parametrize(("own", "number"), [(Own(OWN.ports, may_run=False), 0), (NONE, 1)])
+def test_a_container_that_has_ended_may_not_have_the_name(own, number):
+    told = without(container=["p-worker-0"], taken=["1"])
+    assert len(facts.problems([a_machine(told)], CPU, own)) == number
 
 
 def test_a_clock_that_differs_from_the_others():
