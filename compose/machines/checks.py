@@ -9,21 +9,28 @@ from machines import connections, facts
 from machines.facts import Facts
 from machines.image import Image
 from machines.machine import Machine, at_once
+from machines.own import Own
 
 
-def check(machines: Sequence[Machine], image: Image, project: str) -> list[Facts]:
+def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> list[Facts]:
     """Ask all machines at once, and return what they told.
 
     The connections are tried between those that have the image; the others get it first.
+
+    Args:
+        machines: all machines of the cluster.
+        image: what their workers run.
+        project: the cluster's name.
+        own: the workers that this start replaces.
 
     Raises:
         EndError: with all that is wrong, one sentence each.
     """
     say(f"checking {len(machines)} machine(s)")
     told = at_once(lambda one: facts.ask(one, image, project), machines)
-    found = facts.problems(told, image)
+    found = facts.problems(told, image, own)
     able = [one for one in told if one.has(image) and not _has_problem(one, found)]
-    found += connections.problems(image.name, able)
+    found += connections.problems(image.name, able, own)
     refuse(found)
     return told
 

@@ -9,20 +9,23 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import IO, cast
 
-from machines.facts import Facts, address_of
+from machines.facts import Facts, address_of, running
 from machines.machine import Machine, at_once, last_line
+from machines.own import Own
 
 LISTEN_AND_DIAL = """
 import socket, sys, threading, time
 own, others = int(sys.argv[1]), sys.argv[2:]
-try:
-    server = socket.create_server(("", own), family=socket.AF_INET6, dualstack_ipv6=True)
-except (OSError, ValueError):
-    server = socket.create_server(("", own))
-def answer():
+def listen():
+    try:
+        return socket.create_server(("", own), family=socket.AF_INET6, dualstack_ipv6=True)
+    except (OSError, ValueError):
+        return socket.create_server(("", own))
+def answer(server):
     while True:
         server.accept()[0].close()
-threading.Thread(target=answer, daemon=True).start()
+if own:
+    threading.Thread(target=answer, args=(listen(),), daemon=True).start()
 end = time.monotonic() + 15
 def dial(other):
     host, _, port = other.rpartition(":")
@@ -44,7 +47,8 @@ print("tried", flush=True)
 sys.stdin.read()
 """
 """What each machine runs in the image before there are workers: it answers on the worker's port,
-and tries those of all others. It ends when its input does."""
+and tries those of others. It ends when its input does. Port 0: a worker has the port; it only
+tries the others."""
 MOST_SECONDS = 60
 RUN = (
     *("docker", "run", "--rm", "--interactive", "--network", "host", "--read-only"),
@@ -58,15 +62,17 @@ def addresses(all_facts: Sequence[Facts]) -> tuple[str, ...]:
     return tuple(f"{address}:{one.machine.host.port}" for address, one in zip(found, all_facts))
 
 
-def problems(image: str, all_facts: Sequence[Facts]) -> list[str]:
-    """Let each machine reach each other one; return a sentence for each that does not."""
+def problems(image: str, all_facts: Sequence[Facts], own: Own) -> list[str]:
+    """Let each machine reach each other one; return a sentence for each that does not.
+
+    A worker that this start replaces, and that runs, keeps its port. Its machine tries the ports of
+    the others, and the others try its port if the worker listens on it now.
+    """
     if len(all_facts) < 2:  # noqa: PLR2004
         return []
     hosts = addresses(all_facts)
-    tries = [
-        _Try(one.machine, _start(one.machine, image, own, hosts))
-        for one, own in zip(all_facts, hosts)
-    ]
+    places = [_Place(one, at, is_busy=_is_busy(one, own)) for one, at in zip(all_facts, hosts)]
+    tries = [_Try(one.machine, _start(image, one, _others(one, places))) for one in places]
     told = at_once(_Try.read, tries)
     ends = [one.end() for one in tries]  # only now: the others have reached them
     names = {address: one.machine.name for address, one in zip(hosts, all_facts)}
@@ -77,11 +83,48 @@ def problems(image: str, all_facts: Sequence[Facts]) -> list[str]:
     ]
 
 
-def _start(machine: Machine, image: str, own: str, hosts: Sequence[str]) -> subprocess.Popen[bytes]:
-    others = [one for one in hosts if one != own]
-    command = [*RUN, image, "-c", LISTEN_AND_DIAL, machine.host.port, *others]
+@dataclass(frozen=True)
+class _Place:
+    """A machine that takes part.
+
+    Attributes:
+        facts: what it has told.
+        address: of its worker.
+        is_busy: whether a worker that this start replaces has the port.
+    """
+
+    facts: Facts
+    address: str
+    is_busy: bool
+
+    @property
+    def machine(self) -> Machine:
+        return self.facts.machine
+
+    @property
+    def answers(self) -> bool:
+        """Whether something listens on its port during the tries."""
+        return not self.is_busy or int(self.machine.host.port) in self.facts.listens
+
+
+def _is_busy(facts: Facts, own: Own) -> bool:
+    return int(facts.machine.host.port) in running(facts, own).values()
+
+
+def _others(place: _Place, places: Sequence[_Place]) -> list[str]:
+    """Return whose ports a machine tries; two that trained together need not be tried again."""
+    return [
+        one.address
+        for one in places
+        if one is not place and one.answers and not (one.is_busy and place.is_busy)
+    ]
+
+
+def _start(image: str, place: _Place, others: Sequence[str]) -> subprocess.Popen[bytes]:
+    port = "0" if place.is_busy else place.machine.host.port
+    command = [*RUN, image, "-c", LISTEN_AND_DIAL, port, *others]
     pipe = subprocess.PIPE
-    return machine.start(" ".join(map(shlex.quote, command)), source=pipe, output=pipe)
+    return place.machine.start(" ".join(map(shlex.quote, command)), source=pipe, output=pipe)
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import GivenVariables, project
+from local_cluster.settings.locks import of_project
 from local_cluster.settings.remembered import own_by, state_folder
 from local_cluster.shared_folder import SharedFolder
 from machines.host import Host, parse
 from machines.machine import Machine, of
+
+BUSY = (
+    "another command is starting, stopping or changing the cluster of the project {project}. Wait "
+    "until it ends, or end it, and repeat this one."
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,8 @@ class Kept:
         run: the run's name.
         runs: the folder of all runs here.
         folders: each machine's folder for runs and code.
+        is_started: whether all workers were started; False: the start was cut off.
+        removed: the numbers of the workers that `down` has removed; the other machines were away.
     """
 
     project: str
@@ -33,6 +42,8 @@ class Kept:
     run: str
     runs: str
     folders: tuple[str, ...]
+    is_started: bool = True
+    removed: tuple[int, ...] = ()
 
     @property
     def machines(self) -> list[Machine]:
@@ -60,24 +71,73 @@ def read(environ: Mapping[str, str]) -> Kept | None:
     """Return the project's cluster on machines; None: there is none.
 
     Raises:
-        EndError: the file cannot be read.
+        EndError: the file cannot be read, or is damaged.
     """
-    file = file_of(environ)
+    file, name = file_of(environ), project(environ)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        hosts, folders = tuple(parse(found["hosts"])), tuple(found["folders"])
-        return Kept(project(environ), hosts, found["run"], found["runs"], folders)
+        return _parsed(name, json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"{file}: it cannot be read ({error}); remove it, if no cluster runs."
-        raise EndError(EXIT_CONFIGURATION, message) from error
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, EndError) as error:
+        raise EndError(
+            EXIT_CONFIGURATION,
+            f"{file}: received a file that cannot be read ({error}); accepted: the record of a "
+            f"cluster that `make up` wrote. Remove this file. Workers that still run have to be "
+            f"removed on each machine: `docker rm --force {name}-worker-0`, and so on. Then "
+            "`make resume` resumes the run.",
+        ) from error
+
+
+def _parsed(name: str, found: Any) -> Kept:  # noqa: ANN401 -- of a file
+    """Return what a file has.
+
+    Raises:
+        ValueError: it has something else, as LookupError, TypeError and EndError say, too.
+    """
+    lines, folders, removed = found["hosts"], found["folders"], found.get("removed", [])
+    texts = [*lines, *folders, found["run"], found["runs"]]
+    if not all(isinstance(one, str) for one in texts) or not found["run"]:
+        raise ValueError("texts are missing")
+    hosts = tuple(parse(lines))
+    if len(folders) != len(hosts) or not set(removed) <= set(range(len(hosts))):
+        raise ValueError(f"{len(hosts)} hosts, {len(folders)} folders")
+    is_started = bool(found.get("is_started", True))
+    place = found["run"], found["runs"], tuple(folders)
+    return Kept(name, hosts, *place, is_started, tuple(sorted(removed)))
 
 
 def is_current(environ: Mapping[str, str]) -> Callable[[], bool]:
-    """Return what tells whether the project's cluster is still the one of now."""
-    now = read(environ)
-    return lambda: read(environ) == now
+    """Return what tells whether the project's cluster still has the run and the machines of now."""
+
+    def what() -> tuple[object, ...] | None:
+        found = read(environ)
+        return (found.hosts, found.run, found.runs) if found else None
+
+    now = what()
+    return lambda: what() == now
+
+
+@contextmanager
+def held(known: Kept, environ: Mapping[str, str]) -> Iterator[None]:
+    """Hold the project's lock, so that no other command changes the cluster meanwhile.
+
+    Raises:
+        EndError: another command holds it, or has changed the cluster since it was read.
+    """
+    with of_project(known.project, GivenVariables(environ).user(), environ, BUSY):
+        refuse_changed(known, environ)
+        yield
+
+
+def refuse_changed(known: Kept | None, environ: Mapping[str, str]) -> None:
+    """Make sure that the cluster is as it was read, now that the project's lock is held.
+
+    Raises:
+        EndError: another command has changed it.
+    """
+    if read(environ) != known:
+        told = f"another command has just changed the cluster of the project {project(environ)}"
+        raise EndError(EXIT_CONFIGURATION, f"{told}. Look at `make status`, and repeat this one.")
 
 
 def write(kept: Kept, environ: Mapping[str, str]) -> None:
@@ -90,6 +150,8 @@ def write(kept: Kept, environ: Mapping[str, str]) -> None:
         "run": kept.run,
         "runs": kept.runs,
         "folders": [*kept.folders],
+        "is_started": kept.is_started,
+        "removed": [*kept.removed],
     }
     new = file.with_name(f".new-{file.name}")
     new.write_text(json.dumps(content, indent=2), encoding="utf-8")

@@ -97,6 +97,11 @@ class Machine:
         return self.ask(f"docker {' '.join(map(shlex.quote, arguments))}", seconds)
 
 
+def container_of(machine: Machine, project: str) -> str:
+    """Return the name of a worker's container."""
+    return f"{project}-{machine.service}"
+
+
 def of(hosts: Sequence[Host]) -> list[Machine]:
     """Return the machines of hosts, with their workers' numbers."""
     return [Machine(host, index) for index, host in enumerate(hosts)]

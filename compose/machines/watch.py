@@ -15,8 +15,7 @@ from local_cluster.run.events import EXIT_STOPPED
 from local_cluster.run.happenings import SignalReceived
 from local_cluster.run.lines import ScreenOptions
 from local_cluster.run.run import KILLED, REASONS
-from machines import workers
-from machines.machine import Machine, at_once
+from machines.machine import Machine, at_once, container_of
 from machines.worker_lines import LineFollower
 from machines.worker_states import Away, Seen, StateFollower, Status
 
@@ -38,23 +37,26 @@ class Watch:
         screen: what is shown of their lines.
         is_current: tells whether these are still the cluster's machines.
         tail: how many lines from before are shown of each worker; None: all.
+        stop: stops all workers, and returns what went wrong; None: this watch only shows them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- two have defaults, by name
         self,
         machines: Sequence[Machine],
         project: str,
         screen: ScreenOptions,
         is_current: Callable[[], bool],
+        *,
         tail: int | None = None,
+        stop: Callable[[], list[str]] | None = None,
     ) -> None:
-        self._machines, self._project, self._is_current = machines, project, is_current
+        self._machines, self._is_current, self._stop = machines, is_current, stop
         self._queue: SimpleQueue[Told] = SimpleQueue()
         self._seen: dict[str, Seen] = {}
         self._away: set[str] = set()
         self._removed: set[str] = set()
         self.was_left = False  # by a signal, and the workers go on
-        names = [workers.container_of(machine, project) for machine in machines]
+        names = [container_of(machine, project) for machine in machines]
         self._states = [
             StateFollower(machine, name, self._queue.put) for machine, name in zip(machines, names)
         ]
@@ -138,8 +140,8 @@ class Watch:
             lines.start()
         if seen.status in OVER:
             lines.is_last()
-        if seen.died not in (None, 0, EXIT_STOPPED, *STARTED_AGAIN):
-            return self._end_of(seen, int(seen.died or 0))
+        if self._stop and seen.died not in (None, 0, EXIT_STOPPED, *STARTED_AGAIN):
+            return self._end_of(seen, int(seen.died or 0), self._stop)
         if seen.died or (before is None and seen.status is Status.ENDED and seen.code):
             self._tell(seen)
         return 0
@@ -157,14 +159,13 @@ class Watch:
                 f"{service} ended, with exit code {code} ({_reason(code)}); it is started again"
             )
 
-    def _end_of(self, seen: Seen, code: int) -> int:
+    def _end_of(self, seen: Seen, code: int, stop: Callable[[], list[str]]) -> int:
         """Stop all workers: one would fail again and again."""
         others = "; stopping the others" if len(self._machines) > 1 else ""
         name = f"{seen.machine.service} on {seen.machine.name}"
         complain(f"{name} ended, with exit code {code} ({_reason(code)}){others}.")
         happenings.ignore_signals()
-        found = at_once(lambda one: workers.stop(one, self._project), self._machines)
-        for problem in filter(None, found):
+        for problem in stop():
             complain(problem)
         for lines in self._lines:
             lines.is_last()

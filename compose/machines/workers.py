@@ -13,7 +13,7 @@ from local_cluster.settings.settings import Settings
 from machines import code_folder
 from machines.facts import Facts
 from machines.image import Image
-from machines.machine import SSH_FAILED, Machine, last_line
+from machines.machine import SSH_FAILED, Machine, container_of, last_line
 
 RUN = "cluster-trainer.run"
 """The label of a worker with the run that it takes part in."""
@@ -52,11 +52,6 @@ class Start:
     token: str
     threads: tuple[str, ...]
     name: str
-
-
-def container_of(machine: Machine, project: str) -> str:
-    """Return the name of a worker's container."""
-    return f"{project}-{machine.service}"
 
 
 def start_one(start: Start, facts: Facts) -> str:
@@ -133,11 +128,17 @@ def _grace(machine: Machine, container: str) -> float:
     return float(text) if text.isdecimal() else 0.0
 
 
-def is_running(machine: Machine, project: str) -> bool:
-    """Tell whether a machine's worker runs, or is being started again."""
+def is_running(machine: Machine, project: str) -> bool | None:
+    """Tell whether a machine's worker runs, or is being started again; None: it is unknown."""
     name = container_of(machine, project)
     ended = machine.docker("inspect", "--format", "{{.State.Status}}", name)
+    if ended.returncode and not _is_gone(ended.stderr):
+        return None
     return ended.stdout.strip() in ("running", "restarting", "paused")
+
+
+def _is_gone(said: str) -> bool:
+    return any(text in said.lower() for text in ("no such container", "no such object"))
 
 
 def start_again(machine: Machine, project: str) -> str:
@@ -150,7 +151,7 @@ def remove(machine: Machine, project: str) -> str:
     """Remove a machine's worker; return what went wrong."""
     name = container_of(machine, project)
     ended = machine.docker("rm", "--force", name)
-    if not ended.returncode or "no such container" in ended.stderr.lower():
+    if not ended.returncode or _is_gone(ended.stderr):
         return ""
     by_hand = f"`docker --host {machine.engine.host} rm --force {name}` removes its worker"
     when = "when it answers again, " if ended.returncode == SSH_FAILED else ""

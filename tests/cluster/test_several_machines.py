@@ -21,7 +21,7 @@ RUN_SECONDS = 240
 HOSTS_FILE = """
 ana@m1
 ana@m1 port=2300 dir=/home/ana/other  # a second worker
-ana@m2 data=/home/ana address=m2
+ana@m2 data=/srv address=m2
 """
 MODULE = "def loss_of(): return 'mse'\n"
 SCRIPT = """

@@ -19,19 +19,29 @@ from local_cluster.settings.remembered import own_by, state_folder
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
+IS_RUNNING = (
+    "COMPOSE_PROJECT_NAME: a cluster of the project {project} is already running. `make ps` shows "
+    "it, `make stop` ends it. To run another cluster beside it, set another name."
+)
+
 
 @contextmanager
-def of_project(project: str, user: User, environ: Mapping[str, str]) -> Iterator[None]:
+def of_project(
+    project: str, user: User, environ: Mapping[str, str], taken: str = IS_RUNNING
+) -> Iterator[None]:
     """Hold the lock of a project.
 
+    Args:
+        project: its name.
+        user: to whom the lock's file belongs.
+        environ: all variables.
+        taken: what is said if another command holds it; {project} stands for the name.
+
     Raises:
-        EndError: another start holds it, or it cannot be opened.
+        EndError: another command holds it, or it cannot be opened.
     """
-    taken = (
-        f"COMPOSE_PROJECT_NAME: a cluster of the project {project} is already running. `make ps` "
-        "shows it, `make stop` ends it. To run another cluster beside it, set another name."
-    )
-    with _held(state_folder(environ) / "locks", f"project-{project}", user, taken):
+    said = taken.format(project=project)
+    with _held(state_folder(environ) / "locks", f"project-{project}", user, said):
         yield
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Mapping
 from typing import Callable
 
 from local_cluster.commands import report as report_here
 from local_cluster.commands import resume as resume_here
 from local_cluster.commands import tensorboard as tensorboard_here
-from local_cluster.settings.given import DEFAULT_IMAGE
-from local_cluster.settings.remembered import parse, record_of
 from machines.commands import attach, curves, down, fetch, replace, status, stop
+from machines.commands.up import Replacement
+from machines.commands.up import up as up_on_machines
 from machines.kept import Kept
 
 ONLY = ("attach", "fetch", "replace")
@@ -41,17 +42,16 @@ def of(
 
     def resume() -> int:
         if given.worker:
-            return stop.start_again(kept, given.worker)
+            return stop.start_again(kept, given.worker, environ)
         return resume_here.resume({**run, **_set(environ)}, shell, "", up)
 
     def with_another() -> int:
-        image = parse(record_of(kept.folder.root, kept.run, environ).text()).get("IMAGE", "")
-        pair = given.host, given.by
-        return replace.replace(kept, pair, image or DEFAULT_IMAGE, environ, again)
+        return replace.replace(kept, (given.host, given.by), again)
 
-    def again(hosts: str) -> int:
+    def again(hosts: str, replacement: Replacement | None) -> int:
         changed = {**run, "HOSTS": hosts}
-        return resume_here.resume({**environ, **changed}, {**shell, **changed}, "", up)
+        start = functools.partial(up_on_machines, replacement=replacement)
+        return resume_here.resume({**environ, **changed}, {**shell, **changed}, "", start)
 
     def report() -> int:
         curves.fetch_records(kept, environ)
@@ -66,7 +66,7 @@ def of(
         "attach": lambda: attach.attach(kept, environ),
         "logs": lambda: attach.logs(kept, environ),
         "fetch": lambda: fetch.fetch(kept, environ),
-        "stop": lambda: stop.stop(kept, given.worker),
+        "stop": lambda: stop.stop(kept, given.worker, environ),
         "resume": resume,
         "replace": with_another,
         "status": lambda: status.status(kept, as_json=given.json),

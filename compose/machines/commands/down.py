@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from local_cluster.messages import EXIT_ERROR, complain, say
 from machines import kept as files
@@ -13,14 +14,32 @@ from machines.machine import at_once
 
 
 def down(kept: Kept, environ: Mapping[str, str]) -> int:
-    """Stop and remove all workers; return 1 if one could not be."""
-    stop_all(kept, kept.machines)
-    found = at_once(lambda one: workers.remove(one, kept.project), kept.machines)
-    problems = [problem for problem in found if problem]
-    for problem in problems:
+    """Stop and remove all workers; return 1 if one could not be.
+
+    The record stays until all are removed, so that the command can be repeated.
+
+    Raises:
+        EndError: another command changes the cluster.
+    """
+    with files.held(kept, environ):
+        those = [one for one in kept.machines if one.index not in kept.removed]
+        stop_all(kept, those)
+        found = at_once(lambda one: workers.remove(one, kept.project), those)
+        left = [one.index for one, problem in zip(those, found) if problem]
+        if left:
+            removed = tuple(one.index for one in kept.machines if one.index not in left)
+            files.write(replace(kept, removed=removed), environ)
+        else:
+            files.forget(environ)
+    for problem in filter(None, found):
         complain(problem)
-    files.forget(environ)
-    if not problems:
-        names = ", ".join(one.name for one in kept.machines)
-        say(f"removed the workers from {names}; results and data stay there")
-    return EXIT_ERROR if problems else 0
+    if left:
+        file = files.file_of(environ)
+        complain(
+            "`make down` again removes the rest, when these machines answer. If they are gone for "
+            f"good, remove the record of the cluster: {file}"
+        )
+        return EXIT_ERROR
+    names = ", ".join(one.name for one in kept.machines)
+    say(f"removed the workers from {names}; results and data stay there")
+    return 0

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
 from machines import workers
-from machines.kept import Kept
+from machines.kept import Kept, held
 from machines.machine import Machine, at_once
 
 
-def stop(kept: Kept, worker: str = "") -> int:
+def stop(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     """Ask the workers, or one of them by its number, to stop, and wait until they have ended.
 
     Raises:
-        EndError: there is no such worker.
+        EndError: there is no such worker, or another command changes the cluster.
     """
     chosen = [chosen_of(kept, worker)] if worker else kept.machines
     say(f"asking {', '.join(one.service for one in chosen)} to stop")
-    problems = stop_all(kept, chosen)
+    with held(kept, environ):
+        problems = stop_all(kept, chosen)
     for problem in problems:
         complain(problem)
     how = f"make resume WORKER={worker}" if worker else "make resume"
@@ -34,14 +35,16 @@ def stop_all(kept: Kept, machines: Sequence[Machine]) -> list[str]:
     return [problem for problem in found if problem]
 
 
-def start_again(kept: Kept, worker: str) -> int:
+def start_again(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     """Start one worker that has ended.
 
     Raises:
-        EndError: there is no such worker, or it does not start.
+        EndError: there is no such worker, it does not start, or another command is at the cluster.
     """
     machine = chosen_of(kept, worker)
-    if problem := workers.start_again(machine, kept.project):
+    with held(kept, environ):
+        problem = workers.start_again(machine, kept.project)
+    if problem:
         raise EndError(EXIT_ERROR, problem)
     say(f"{machine.service} on {machine.name} is started again")
     return 0

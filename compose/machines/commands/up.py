@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Callable
 
 from local_cluster.commands import up as local
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say, write
@@ -23,8 +24,22 @@ from machines.facts import Facts
 from machines.host import Host
 from machines.image import Image
 from machines.kept import Kept
-from machines.machine import at_once
+from machines.machine import Machine, at_once
+from machines.own import Own
 from machines.watch import Watch
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Another machine takes the place of one in a cluster that may run.
+
+    Attributes:
+        known: the cluster as it is.
+        leaving: the machine that leaves, which may not answer.
+    """
+
+    known: Kept
+    leaving: Machine
 
 
 @dataclass(frozen=True)
@@ -33,13 +48,18 @@ class _Started:
 
     settings: Settings
     record: local.StartRecord
+    kept: Kept
 
 
-def up(environ: Mapping[str, str]) -> int:
+def up(environ: Mapping[str, str], replacement: Replacement | None = None) -> int:
     """Start a cluster on the machines of HOSTS, and show it until it ends; return the exit code.
 
     0 when all workers end with 0; else that of a worker that failed, or what says that this
     process, or all workers, were told to stop. When this process ends, the workers go on.
+
+    Args:
+        environ: all variables.
+        replacement: the cluster that is stopped when all is checked and copied; None: none may run.
 
     Raises:
         EndError: there is a mistake in what was given, a machine cannot do it, or another start is
@@ -49,13 +69,14 @@ def up(environ: Mapping[str, str]) -> int:
     hosts = host.read(environ.get("HOSTS", ""))
     chosen = settings.read(environ, hosts, datetime.now())
     with ExitStack() as held:
-        held.enter_context(locks.of_project(chosen.project, chosen.user, environ))
+        held.enter_context(locks.of_project(chosen.project, chosen.user, environ, kept.BUSY))
         if environ.get("RUN_NAME"):
             _lock_run(chosen, environ, held)
-        started = _start(chosen, hosts, environ, held)
+        started = _start(chosen, hosts, environ, held, replacement)
     screen = ScreenOptions(shows_all=local.is_verbose(environ))
     is_current = kept.is_current(environ)
-    watch = Watch(machine.of(hosts), chosen.project, screen, is_current)
+    known = replace(started.kept, is_started=True)
+    watch = Watch(known.machines, chosen.project, screen, is_current, stop=stopping(known, environ))
     code = watch.to_the_end()
     if watch.was_left:
         return code
@@ -70,33 +91,73 @@ def _lock_run(chosen: Settings, environ: Mapping[str, str], held: ExitStack) -> 
 
 
 def _start(
-    chosen: Settings, hosts: Sequence[Host], environ: Mapping[str, str], held: ExitStack
+    chosen: Settings,
+    hosts: Sequence[Host],
+    environ: Mapping[str, str],
+    held: ExitStack,
+    replacement: Replacement | None,
 ) -> _Started:
-    """Check the machines and start the workers; an error before the start changes no machine."""
+    """Check the machines and start the workers; an error before the start stops no worker.
+
+    The order lets the command be repeated wherever it was cut off. The cluster's record changes
+    when its earlier workers are removed, and before any worker is started.
+    """
     local.refuse_engine(chosen)
-    refuse_running(environ)
+    if replacement:
+        kept.refuse_changed(replacement.known, environ)
+    else:
+        end_cut_off(environ)
+        refuse_running(environ)
+    known = kept.read(environ)
     what = image.read(chosen.image)
     code = _pack(chosen)
-    told = checks.check(machine.of(hosts), what, chosen.project)
-    send_image(what, told)
+    own = Own.of(known, may_run=bool(replacement))
+    told = checks.check(machine.of(hosts), what, chosen.project, own)
+    send_image(what, told, own)
     is_new = not environ.get("RUN_NAME")
     chosen = local.make_folder(chosen, is_new=is_new)
     if is_new:
         _lock_run(chosen, environ, held)
+    _prepare(told, code, chosen)
+    if replacement:
+        _stop_for(replacement)
     decided = {**environ, **settings.settled(chosen, hosts)}
     record = local.remember(chosen, decided, environ)
-    _prepare(told, code, chosen)
     folders = tuple(one.folder for one in told)
-    _remove_earlier(environ)
-    kept.write(
-        Kept(chosen.project, tuple(hosts), chosen.run_name, str(chosen.runs), folders), environ
-    )
+    place = chosen.run_name, str(chosen.runs), folders
+    new = Kept(chosen.project, tuple(hosts), *place, is_started=False)
+    if known:
+        _remove_earlier(known)
+    kept.write(new, environ)
     try:
         _start_workers(_what_all_get(chosen, environ, what, told, code), told)
-    except EndError:
-        kept.forget(environ)
+    except _NoneIsLeftError:
+        if not known:
+            kept.forget(environ)
         raise
-    return _Started(chosen, record)
+    kept.write(replace(new, is_started=True), environ)
+    return _Started(chosen, record, new)
+
+
+def _stop_for(replacement: Replacement) -> None:
+    """Stop a cluster at a checkpoint, with the machine that leaves, if it answers.
+
+    Raises:
+        EndError: another machine's worker cannot be stopped.
+    """
+    known, leaving = replacement.known, replacement.leaving
+    say(f"{leaving.name} leaves; stopping the run at a checkpoint")
+    found = at_once(lambda one: workers.stop(one, known.project), known.machines)
+    those = [one for one, text in zip(known.machines, found) if text and one != leaving]
+    running = at_once(lambda one: workers.is_running(one, known.project), those)
+    for one, runs in zip(those, running):
+        if runs is not False:
+            raise EndError(
+                EXIT_ERROR,
+                found[one.index],
+                "no machine was replaced, but workers were stopped: repeat this command, or "
+                "`make resume`.",
+            )
 
 
 def _pack(chosen: Settings) -> CodeFolder | None:
@@ -107,7 +168,7 @@ def _pack(chosen: Settings) -> CodeFolder | None:
     return code
 
 
-def send_image(what: Image, told: Sequence[Facts]) -> None:
+def send_image(what: Image, told: Sequence[Facts], own: Own) -> None:
     """Send the image to the machines that lack it, and try the connections that were not tried.
 
     Raises:
@@ -116,7 +177,7 @@ def send_image(what: Image, told: Sequence[Facts]) -> None:
     lacking = {one.machine.name: one.machine for one in told if not one.has(what)}
     if lacking:
         checks.refuse(image.send(what, [*lacking.values()]))
-        checks.refuse(connections.problems(what.name, told))
+        checks.refuse(connections.problems(what.name, told, own))
 
 
 def _prepare(told: Sequence[Facts], code: CodeFolder | None, chosen: Settings) -> None:
@@ -159,7 +220,34 @@ def _start_workers(start: workers.Start, told: Sequence[Facts]) -> None:
     say(f"{len(told)} worker(s) of {start.image.name} on {names}, run {start.settings.run_name}")
     if found := _problems(at_once(lambda one: workers.start_one(start, one), told)):
         left = _problems(at_once(lambda one: workers.remove_of_start(one.machine, start), told))
-        raise EndError(EXIT_ERROR, *found, *left)
+        raise (EndError if left else _NoneIsLeftError)(EXIT_ERROR, *found, *left)
+
+
+class _NoneIsLeftError(EndError):
+    """No worker was started, or those that were are removed."""
+
+
+def end_cut_off(environ: Mapping[str, str]) -> None:
+    """Stop what an earlier start has left that was cut off before all workers were started.
+
+    They wait for workers that nobody starts. Others cannot join them, as each start has a token.
+
+    Raises:
+        EndError: one cannot be stopped.
+    """
+    known = kept.read(environ)
+    if not known or known.is_started:
+        return
+    running = at_once(lambda one: workers.is_running(one, known.project), known.machines)
+    those = [one for one, runs in zip(known.machines, running) if runs]
+    if len(those) == len(known.machines):
+        kept.write(replace(known, is_started=True), environ)  # it was cut off after the last
+    elif those:
+        names = ", ".join(f"{one.service} on {one.name}" for one in those)
+        say(f"an earlier start was cut off; stopping {names}")
+        found = _problems(at_once(lambda one: workers.stop(one, known.project), those))
+        if found:
+            raise EndError(EXIT_ERROR, *found)
 
 
 def refuse_running(environ: Mapping[str, str]) -> None:
@@ -181,12 +269,28 @@ def refuse_running(environ: Mapping[str, str]) -> None:
         )
 
 
-def _remove_earlier(environ: Mapping[str, str]) -> None:
+def _remove_earlier(known: Kept) -> None:
     """Remove the workers of the project's last start, which have ended."""
-    if known := kept.read(environ):
-        found = at_once(lambda one: workers.remove(one, known.project), known.machines)
-        for problem in _problems(found):
-            complain(problem)
+    found = at_once(lambda one: workers.remove(one, known.project), known.machines)
+    for problem in _problems(found):
+        complain(problem)
+
+
+def stopping(known: Kept, environ: Mapping[str, str]) -> Callable[[], list[str]]:
+    """Return what stops a cluster's workers, and returns what went wrong.
+
+    It leaves them to another command that is at the cluster, or that has changed it.
+    """
+
+    def stop() -> list[str]:
+        try:
+            with kept.held(known, environ):
+                found = at_once(lambda one: workers.stop(one, known.project), known.machines)
+        except EndError as error:
+            return [*error.sentences]
+        return _problems(found)
+
+    return stop
 
 
 def _problems(found: Sequence[str]) -> list[str]:

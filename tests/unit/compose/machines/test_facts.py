@@ -1,5 +1,8 @@
 """The list of what is wrong with machines."""
 
+import os
+import subprocess
+
 import pytest
 
 from machines import facts
@@ -7,6 +10,7 @@ from machines.facts import Facts
 from machines.host import Host
 from machines.image import Image
 from machines.machine import Machine
+from machines.own import NONE, Own
 
 CPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=False)
 GPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=True)
@@ -59,6 +63,36 @@ def test_each_thing_that_is_wrong_is_a_sentence(told, image, named):
     assert named in sentence
 
 
+@pytest.mark.parametrize(
+    "data",
+    ["/", "/home", "/home/ana", "/home/ana/cluster-trainer", "/home/ana/.ssh", "/home/ana/.ssh/x"],
+)
+def test_data_may_not_be_a_folder_with_keys_or_code(data):
+    real = {"real_data": [data], "real_home": ["/home/ana"]}
+    told = without(**real, real_dir=["/home/ana/cluster-trainer"])
+    (sentence,) = facts.problems([a_machine(told, data="/x")], CPU)
+    assert sentence.startswith("ana@m0: data=/x ")
+
+
+@pytest.mark.parametrize("data", ["/mnt", "/home/ana/sets", "/home/ana/cluster-trainer/data"])
+def test_data_may_be_another_folder(data):
+    real = {"real_data": [data], "real_home": ["/home/ana"]}
+    told = without(**real, real_dir=["/home/ana/cluster-trainer"])
+    assert facts.problems([a_machine(told, data=data)], CPU) == []
+
+
+def test_the_probe_tells_where_a_link_to_the_home_folder_leads(tmp_path):
+    (tmp_path / "home/cluster-trainer").mkdir(parents=True)
+    (tmp_path / "sets").symlink_to("home")
+    script = facts.probe(Machine(Host("ana@m0", data=str(tmp_path / "sets")), 0), CPU, "p")
+    home = {**os.environ, "HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    ended = subprocess.run(
+        ["sh", "-c", script], env=home, capture_output=True, text=True, check=False
+    )
+    assert f"real_data={tmp_path}/home" in ended.stdout.splitlines(), ended
+    assert f"real_dir={tmp_path}/home/cluster-trainer" in ended.stdout.splitlines(), ended
+
+
 def test_an_image_that_is_there_needs_no_space():
     assert facts.problems([a_machine(without(docker_free=["100"]))], CPU) == []
 
@@ -73,6 +107,34 @@ def test_a_machine_that_does_not_answer_hides_no_other():
     found = facts.problems(those, CPU)
     assert [one.split(":")[0] for one in found] == ["ana@m0", "ana@m1"]
     assert "refused" in found[0]
+
+
+@pytest.mark.parametrize("option", ["name=rootless", "name=userns"])
+def test_a_docker_whose_users_are_others_is_refused(option):
+    told = without(security=[f'["name=seccomp,profile=builtin","{option}"]'])
+    assert len(facts.problems([a_machine(told)], CPU)) == 1
+
+
+def test_of_two_clocks_nobody_knows_which_is_wrong():
+    (sentence,) = facts.problems([a_machine(), a_machine(index=1, clock=60.0)], CPU)
+    assert sentence.startswith("ana@m0, ana@m1: ")
+
+
+OWN = Own({("ana@m0", "p-worker-0"): 2222}, may_run=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "number"), [(OWN, 0), (Own(OWN.ports, may_run=False), 2), (Own({}, may_run=True), 2)]
+)
+def test_a_worker_that_is_to_be_replaced_may_run(own, number):
+    told = without(there=["p-worker-0"], listens=["08AE"], container=["p-worker-0"], taken=["1"])
+    assert len(facts.problems([a_machine(told)], CPU, own)) == number
+
+
+@pytest.mark.parametrize(("own", "number"), [(Own(OWN.ports, may_run=False), 0), (NONE, 1)])
+def test_a_container_that_has_ended_may_not_have_the_name(own, number):
+    told = without(container=["p-worker-0"], taken=["1"])
+    assert len(facts.problems([a_machine(told)], CPU, own)) == number
 
 
 def test_a_clock_that_differs_from_the_others():

@@ -1,6 +1,8 @@
 """Which machines a project's cluster is on, and what that decides."""
 
 import argparse
+import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,13 +47,46 @@ def test_no_container_can_write_where_it_is_kept(environ, cluster, tmp_path):
     assert tmp_path / "runs" not in kept.file_of(environ).parents
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"hosts": ["a;b"]}', '{"hosts": 1, "run": ""}'])
+DAMAGED = [
+    *("", "[]", "null", "5", "[" * 100_000, '{"hosts": ["a;b"]}', '{"hosts": 1, "run": ""}'),
+    '{"hosts": [1], "folders": ["/x"], "run": "a", "runs": "/r"}',
+    '{"hosts": ["a;b"], "folders": ["/x"], "run": "a", "runs": "/r"}',
+    '{"hosts": ["a"], "folders": [], "run": "a", "runs": "/r"}',
+    '{"hosts": ["a"], "folders": ["/x"], "run": 5, "runs": "/r"}',
+    '{"hosts": ["a"], "folders": ["/x"], "run": "a", "runs": "/r", "removed": [[]]}',
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_what_cannot_be_read_is_refused_with_its_place(environ, cluster, content):
     kept.write(cluster, environ)
     kept.file_of(environ).write_text(content)
     with pytest.raises(EndError) as caught:
         kept.read(environ)
     assert caught.value.code == 78
+    assert str(kept.file_of(environ)) in caught.value.sentences[0]
+
+
+def test_a_record_of_an_earlier_version_is_read(environ, cluster):
+    kept.write(cluster, environ)
+    found = json.loads(kept.file_of(environ).read_text())
+    del found["is_started"], found["removed"]
+    kept.file_of(environ).write_text(json.dumps(found))
+    assert kept.read(environ) == cluster
+
+
+def test_one_command_at_a_time_changes_a_cluster(environ, cluster):
+    kept.write(cluster, environ)
+    with kept.held(cluster, environ), pytest.raises(EndError), kept.held(cluster, environ):
+        pass
+    with kept.held(cluster, environ):
+        pass
+
+
+def test_a_cluster_that_has_changed_since_it_was_read_is_left_alone(environ, cluster):
+    kept.write(replace(cluster, run="second"), environ)
+    with pytest.raises(EndError), kept.held(cluster, environ):
+        pass
 
 
 def test_a_local_cluster_is_not_started_beside_it(environ, cluster):

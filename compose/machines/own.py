@@ -1,0 +1,39 @@
+"""The workers of a cluster that another start replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from machines.kept import Kept
+from machines.machine import Machine, container_of
+
+
+@dataclass(frozen=True)
+class Own:
+    """The workers that the project's record names, which a start removes.
+
+    Attributes:
+        ports: of each, its port, by the machine and the container.
+        may_run: whether they may run now, because they are stopped before the start.
+    """
+
+    ports: Mapping[tuple[str, str], int]
+    may_run: bool
+
+    @classmethod
+    def of(cls, known: Kept | None, *, may_run: bool) -> Own:
+        """Return those of a cluster; None: there was none."""
+        machines = known.machines if known else []
+        project = known.project if known else ""
+        return cls(
+            {(one.name, container_of(one, project)): int(one.host.port) for one in machines},
+            may_run,
+        )
+
+    def on(self, machine: Machine) -> dict[str, int]:
+        """Return those on a machine, with their ports."""
+        return {name: port for (place, name), port in self.ports.items() if place == machine.name}
+
+
+NONE = Own({}, may_run=False)

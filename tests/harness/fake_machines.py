@@ -1,0 +1,212 @@
+"""Machines without SSH and Docker, for commands of clusters on several machines.
+
+`ssh` runs its command here, and `docker` is this file. Each machine is a folder: its containers are
+files with their state, and `calls` has every docker command. An empty file `away` cuts it off.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+SSH = """#!/bin/sh
+command=; name=
+for last; do name=$command; command=$last; done
+if [ "$1" = -G ]; then echo "hostname ${{last#*@}}.example"; exit 0; fi
+export FAKE_MACHINE="{folder}/${{name#*@}}" HOME="{folder}/${{name#*@}}"
+[ -d "$HOME" ] && [ ! -e "$HOME/away" ] || {{ echo "no route to $name" >&2; exit 255; }}
+cd "$HOME" && exec sh -c "$command"
+"""
+DOCKER = '#!/bin/sh\nexec "{python}" "{file}" "{folder}" "$@"\n'
+IMAGE = "layers"
+
+
+@dataclass(frozen=True)
+class FakeMachine:
+    """One machine.
+
+    Attributes:
+        folder: where all of it is.
+    """
+
+    folder: Path
+
+    @property
+    def containers(self) -> dict[str, str]:
+        """The state of each container, by its name."""
+        return {one.name: json.loads(one.read_text())["state"] for one in self._files()}
+
+    def put(self, name: str, state: str, **labels: str) -> None:
+        """Make a container."""
+        place = self.folder / "containers" / name
+        place.write_text(json.dumps({"state": state, "labels": labels, "starts": 1}))
+
+    def calls(self, word: str) -> list[list[str]]:
+        """Return the docker commands of a kind, in their order."""
+        with suppress(FileNotFoundError):
+            lines = (self.folder / "calls").read_text().splitlines()
+            return [call for line in lines if (call := json.loads(line))[0] == word]
+        return []
+
+    def cut_off(self, *, is_away: bool = True) -> None:
+        """Let it not answer, or again."""
+        file = self.folder / "away"
+        if is_away:
+            file.touch()
+        else:
+            file.unlink()
+
+    def fail(self, word: str, said: str = "it failed") -> None:
+        """Let docker commands of a kind fail."""
+        (self.folder / f"fail-{word}").write_text(said)
+
+    def mend(self, word: str) -> None:
+        """Let docker commands of a kind work again."""
+        (self.folder / f"fail-{word}").unlink()
+
+    def _files(self) -> Iterator[Path]:
+        yield from sorted((self.folder / "containers").iterdir())
+
+
+def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
+    """Make machines, and the programs for PATH in `bin`."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin/ssh").write_text(SSH.format(folder=folder))
+    docker = DOCKER.format(python=sys.executable, file=Path(__file__), folder=folder)
+    (folder / "bin/docker").write_text(docker)
+    for program in (folder / "bin").iterdir():
+        program.chmod(0o755)
+    for name in [*names, "here"]:
+        (folder / name / "containers").mkdir(parents=True)
+    return {name: FakeMachine(folder / name) for name in names}
+
+
+def _docker(here: Path, words: list[str]) -> int:
+    if words[0] == "--host":
+        machine = here / words[1].rpartition("@")[2]
+        words = words[2:]
+        if (machine / "away").exists():
+            return _fail("no route")
+    else:
+        machine = Path(os.environ.get("FAKE_MACHINE") or here / "here")
+    with (machine / "calls").open("a") as calls:
+        calls.write(json.dumps(words) + "\n")
+    failing = machine / f"fail-{'detached' if '--detach' in words else words[0]}"
+    if failing.exists():
+        return _fail(failing.read_text())
+    done = {
+        "run": _run,
+        "inspect": _inspect,
+        "stop": _stop,
+        "rm": _rm,
+        "start": _start,
+        "ps": _ps,
+    }.get(words[0], _other)
+    return done(machine / "containers", words)
+
+
+def _fail(said: str) -> int:
+    print(said, file=sys.stderr)
+    return 1
+
+
+def _run(containers: Path, words: list[str]) -> int:
+    if "--interactive" in words:  # a try of the connections
+        (containers.parent / "tried").write_text(" ".join(words))
+        print("tried", flush=True)
+        sys.stdin.read()
+        return 0
+    name = words[words.index("--name") + 1]
+    pairs = [word.partition("=") for at, word in enumerate(words) if words[at - 1] == "--label"]
+    state = (containers.parent / "ends").exists()
+    content = {"state": "exited" if state else "running", "labels": {a: b for a, _, b in pairs}}
+    with (containers / name).open("x") as file:
+        json.dump(content, file)
+    return 0
+
+
+def _inspect(containers: Path, words: list[str]) -> int:
+    file = containers / words[-1]
+    if not file.exists():
+        return _fail(f"Error: No such object: {words[-1]}")
+    state = json.loads(file.read_text())["state"]
+    form = words[2] if words[1] == "--format" else ""
+    known = {"{{.State.Status}}": state, "{{.Config.StopTimeout}}": "10"}
+    print(known.get(form, form.replace("{{.State.Status}} {{.State.ExitCode}}", f"{state} 0")))
+    return 0
+
+
+def _change(containers: Path, name: str, state: str) -> int:
+    file = containers / name
+    if not file.exists():
+        return _fail(f"Error response from daemon: No such container: {name}")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"state": state}))
+    return 0
+
+
+def _stop(containers: Path, words: list[str]) -> int:
+    return _change(containers, words[-1], "exited")
+
+
+def _start(containers: Path, words: list[str]) -> int:
+    return _change(containers, words[-1], "running")
+
+
+def _rm(containers: Path, words: list[str]) -> int:
+    if words[-1] != "--force":
+        (containers / words[-1]).unlink(missing_ok=True)
+    return 0
+
+
+def _ps(containers: Path, words: list[str]) -> int:
+    labels = [word.removeprefix("label=") for word in words if word.startswith("label=")]
+    for file in sorted(containers.iterdir()):
+        found = json.loads(file.read_text())
+        wanted = {text.partition("=")[0]: text.partition("=")[2] for text in labels}
+        has_all = all(found["labels"].get(name) == text for name, text in wanted.items())
+        if has_all and ("--all" in words or found["state"] == "running"):
+            form = words[words.index("--format") + 1] if "--format" in words else "{{.Names}}"
+            print(form.replace("{{.Names}}", file.name))
+    return 0
+
+
+def _other(containers: Path, words: list[str]) -> int:
+    form = words[words.index("--format") + 1] if "--format" in words else ""
+    machine = containers.parent
+    if words[0] == "version":
+        print("27.0.1")
+    elif words[:2] == ["image", "inspect"]:
+        if not (machine / "no-image").exists():
+            print(
+                form.replace("{{.Size}} {{.Architecture}} {{json .Config.Labels}}", "9 amd64 {}")
+                if "Size" in form
+                else ("image=" if form.startswith("image=") else "") + IMAGE
+            )
+    elif words[0] == "info":
+        print('["name=seccomp"]' if "Security" in form else "/" if "Root" in form else "{}")
+    elif words[0] == "load":
+        sys.stdin.buffer.read()
+        (machine / "no-image").unlink(missing_ok=True)
+    elif words[0] == "events" and (machine / "dies").exists():
+        (machine / "dies").unlink()
+        for file in containers.iterdir():
+            _change(containers, file.name, "exited")
+        print("die 1", flush=True)
+    elif words[0] == "logs":
+        print("2026-11-28T10:00:00.1Z a line", flush=True)
+    return 0
+
+
+def run(command: list[str], environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command of `cluster.py` to its end."""
+    return subprocess.run(
+        command, env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(_docker(Path(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,197 @@
+"""What changes a cluster on machines: in which order, and what is left where it is cut off."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import fake_machines
+from local_cluster.engine import PROJECT
+from local_cluster.settings import remembered
+from local_cluster.settings.given import User
+from machines import kept
+from machines.host import parse
+from machines.kept import Kept
+
+CLUSTER = Path(__file__).parents[4] / "compose/cluster.py"
+NAME = "p"
+
+
+class World:
+    """Machines, an operator, and a cluster of two workers on m1 and m2."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.machines = fake_machines.make(folder / "machines", ["m1", "m2", "m3"])
+        self.environ = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("TRAINER_")},
+            "PATH": f"{folder}/machines/bin:{os.environ['PATH']}",
+            "XDG_STATE_HOME": str(folder / "state"),
+            "RUNS_DIR": str(folder / "runs"),
+            "COMPOSE_PROJECT_NAME": NAME,
+            "IMAGE": "i",
+        }
+        for one in self.machines.values():
+            (one.folder / "ends").touch()  # new workers end at once, so that `up` does
+
+    def keep(self, hosts="ana@m1 ana@m2", **changes):
+        """Write the records of a cluster, and make its containers."""
+        those = tuple(parse([hosts]))
+        folders = tuple(f"{self.folder}/{one.target[4:]}/cluster-trainer" for one in those)
+        known = Kept(NAME, those, "first", self.environ["RUNS_DIR"], folders)
+        kept.write(replace(known, **changes), self.environ)
+        self.remember(HOSTS="\n".join(one.text for one in those))
+
+    def remember(self, **settings):
+        (self.folder / "runs/first").mkdir(parents=True, exist_ok=True)
+        (self.folder / "runs/latest").unlink(missing_ok=True)
+        (self.folder / "runs/latest").symlink_to("first")
+        record = remembered.record_of(self.folder / "runs", "first", self.environ)
+        record.remember({"IMAGE": "i", **settings}, User(str(os.getuid()), str(os.getgid())))
+
+    def put(self, machine, index, state="running", run="first"):
+        labels = {PROJECT: NAME, "cluster-trainer.run": run}
+        labels["com.docker.compose.service"] = f"worker-{index}"
+        self.machines[machine].put(f"{NAME}-worker-{index}", state, **labels)
+
+    def run(self, *arguments, **environ):
+        command = [sys.executable, str(CLUSTER), *arguments]
+        return fake_machines.run(command, self.environ | environ)
+
+    def kept(self):
+        return kept.read(self.environ)
+
+    def states(self):
+        return {name: one.containers for name, one in self.machines.items()}
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = World(tmp_path)
+    made.keep()
+    made.put("m1", 0)
+    made.put("m2", 1)
+    return made
+
+
+RUNNING = {"m1": {"p-worker-0": "running"}, "m2": {"p-worker-1": "running"}, "m3": {}}
+
+
+def test_a_machine_is_replaced(world):
+    done = world.run("replace", "ana@m2", "ana@m3")
+    assert done.returncode == 0, done
+    assert world.states() == {
+        "m1": {"p-worker-0": "exited"},
+        "m2": {},
+        "m3": {"p-worker-1": "exited"},
+    }
+    assert [one.target for one in world.kept().hosts] == ["ana@m1", "ana@m3"]
+    assert world.kept().is_started
+    tried = (world.machines["m1"].folder / "tried").read_text()
+    assert "m3.example" in tried or "m3" in tried
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda world: world.remember(HOSTS="ana@m1\nana@m2", CLUSTER_TOKEN="x"),
+        lambda world: world.remember(HOSTS="ana@m1\nana@m2", SCRIPT="/gone.py"),
+        lambda world: world.machines["m3"].cut_off(),
+        lambda world: world.machines["m1"].fail("run", "no connection"),
+        lambda world: world.put("m3", 1, "exited"),
+        lambda world: (world.machines["m3"].folder / "cluster-trainer").touch(),
+    ],
+    ids=["token", "script", "away", "connections", "name", "folder"],
+)
+def test_nothing_is_stopped_unless_all_can_be_done(world, refused):
+    refused(world)
+    before, record = world.states(), world.kept()
+    done = world.run("replace", "ana@m2", "ana@m3")
+    assert done.returncode == 78, done
+    assert world.states() == before
+    assert world.kept() == record
+
+
+def test_a_machine_that_stays_and_cannot_be_stopped_leaves_the_record(world):
+    world.machines["m1"].fail("stop")
+    record = world.kept()
+    done = world.run("replace", "ana@m2", "ana@m3")
+    assert done.returncode == 1, done
+    assert (world.kept(), world.states()["m3"]) == (record, {})
+    world.machines["m1"].mend("stop")
+    assert world.run("replace", "ana@m2", "ana@m3").returncode == 0
+
+
+def test_a_replacement_that_was_cut_off_while_workers_were_started_goes_on(world):
+    world.keep("ana@m1 ana@m3", is_started=False)
+    world.machines["m2"].folder.joinpath("containers/p-worker-1").unlink()
+    done = world.run("replace", "ana@m2", "ana@m3")
+    assert done.returncode == 0, done
+    assert world.states()["m3"] == {"p-worker-1": "exited"}
+    assert world.kept().is_started
+
+
+def test_a_replacement_whose_worker_does_not_start_can_be_repeated(world):
+    world.machines["m2"].cut_off()
+    world.machines["m3"].fail("detached")
+    assert world.run("replace", "1", "ana@m3").returncode == 1
+    assert not world.kept().is_started
+    world.machines["m3"].mend("detached")
+    done = world.run("replace", "1", "ana@m3")
+    assert done.returncode == 0, done
+    assert world.states()["m3"] == {"p-worker-1": "exited"}
+
+
+@pytest.mark.parametrize("command", [["resume"], ["up"]])
+def test_a_start_that_was_cut_off_is_followed_by_another(world, command):
+    world.keep(is_started=False)
+    (world.machines["m2"].folder / "containers/p-worker-1").unlink()
+    done = world.run(*command, HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 0, done
+    assert [len(one.calls("stop")) for one in world.machines.values()] == [1, 0, 0]
+    assert world.states()["m2"] == {"p-worker-1": "exited"}
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_cluster_that_runs_is_not_started_again(world, is_started):
+    world.keep(is_started=is_started)
+    assert world.run("resume").returncode == 78
+    assert world.states() == RUNNING
+
+
+def test_down_keeps_the_record_of_a_machine_that_is_away(world):
+    world.machines["m2"].cut_off()
+    done = world.run("down")
+    assert done.returncode == 1, done
+    assert world.states()["m1"] == {}
+    assert world.kept().removed == (0,)
+    assert str(kept.file_of(world.environ)) in done.stderr
+    world.machines["m2"].cut_off(is_away=False)
+    assert world.run("down").returncode == 0
+    assert world.kept() is None
+    assert world.states() == {"m1": {}, "m2": {}, "m3": {}}
+    assert len(world.machines["m1"].calls("rm")) == 1
+
+
+COMMANDS = [["down"], ["stop"], ["stop", "1"], ["resume", "1"], ["resume"], ["replace", "1", "m3"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_one_command_at_a_time_changes_a_cluster(world, command):
+    with kept.held(world.kept(), world.environ):
+        done = world.run(*command)
+    assert done.returncode == 78, done
+    assert world.states() == RUNNING
+
+
+def test_logs_stop_no_worker(world):
+    world.put("m2", 1, "exited")
+    (world.machines["m1"].folder / "dies").touch()
+    assert world.run("logs").returncode == 0
+    assert not world.machines["m2"].calls("stop")
+    world.put("m1", 0)
+    (world.machines["m1"].folder / "dies").touch()
+    assert world.run("attach").returncode == 1
+    assert world.machines["m2"].calls("stop")
