@@ -250,7 +250,7 @@ SAID = {
     "model": "the variables: received",
     "call": "the script: received",
     "tests": 'the data: received "16 examples"',
-    "no tests": "the script: received",
+    "no tests": "validation_data: received",
 }
 
 

@@ -19,7 +19,9 @@ ON_DEVICES = [
 ]
 # On devices the first one's share decides, and the first batch's comparison says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]
-OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in NOT_ON_DEVICES]
+# TensorFlow adds up nothing in a branch of a step.
+IN_BRANCHES = ["reset_in_a_condition", "reset_of_a_scaled_loss"]
+OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in NOT_ON_DEVICES + IN_BRANCHES]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
 # What workers run in the long tests alone: each has its like among the others.
 LIKE_OTHERS = [
@@ -28,6 +30,7 @@ LIKE_OTHERS = [
     *["apply_of_one_of_several", "apply_around_another"],
 ]
 ON_WORKERS = [name for name in whole_batch.PROGRAMS if name not in LIKE_OTHERS]
+EX_CONFIG = 78
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
@@ -57,6 +60,13 @@ def test_several_devices_end_as_one(devices, name):
     with strategy_of(devices).scope():
         found = whole_batch.PROGRAMS[name]()
     assert_as_alone(found, name)
+
+
+@pytest.mark.parametrize("name", IN_BRANCHES)
+def test_several_devices_refuse_to_apply_gradients_in_a_branch(name):
+    with strategy_of(2).scope(), pytest.raises(SystemExit) as ended:
+        whole_batch.PROGRAMS[name]()
+    assert ended.value.code == EX_CONFIG
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cluster_trainer.checkpoints.resume import (
     Found,
 )
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.fits.kept.consistency_check import refuse_others
+from cluster_trainer.fits.kept.consistency_check import refuse_differing, refuse_others
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.problems import ConfigurationError
 
@@ -51,6 +51,20 @@ class Pair(Workers):
         return None
 
 
+def began(begin):
+    """Call it for each of two workers at once; return the names of what each has refused."""
+
+    def refused(rank):
+        try:
+            begin(rank)
+        except ConfigurationError as error:
+            return [one.name for one in error.problems]
+        return []
+
+    with ThreadPoolExecutor(2) as pool:
+        return [*pool.map(refused, range(2))]
+
+
 def ended(described, saved=None, asked=({}, {})):
     """Let two workers begin, with these facts and arguments; return what each raises."""
     start = Start()
@@ -64,14 +78,9 @@ def ended(described, saved=None, asked=({}, {})):
 
     def begin(rank):
         model, workers = SimpleNamespace(variables=[]), Pair(rank, given, meet)
-        try:
-            refuse_others(options, model, workers, start, described[rank], [], asked[rank])
-        except ConfigurationError as error:
-            return [one.name for one in error.problems]
-        return []
+        refuse_others(options, model, workers, start, described[rank], [], asked[rank])
 
-    with ThreadPoolExecutor(2) as pool:
-        return [*pool.map(begin, range(2))]
+    return began(begin)
 
 
 @pytest.mark.parametrize("saved", [None, TRAINED], ids=["at step 0", "from a checkpoint"])
@@ -82,6 +91,18 @@ def test_workers_train_whose_own_numbers_differ(name, saved):
 
 def test_workers_with_different_losses_do_not():
     assert ended([TRAINED, TRAINED | {"the loss": "mae"}]) == [["the loss"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"), [*((name, []) for name in OF_A_WORKER), ("the loss", ["the loss"])]
+)
+def test_a_trainers_fit_compares_the_same_facts(name, refused):
+    task, given, meet = SimpleNamespace(name_of="worker-{}".format), [None, None], Barrier(2)
+
+    def begin(rank):
+        refuse_differing(Pair(rank, given, meet), task, TRAINED | {name: f"[{rank}]"})
+
+    assert began(begin) == [refused] * 2
 
 
 @pytest.mark.parametrize("name", OF_A_WORKER)

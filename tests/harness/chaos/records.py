@@ -51,7 +51,9 @@ class Process:
 def read_processes(records: Path) -> list[Process]:
     """Read a worker's records.jsonl; none are there before its first process has begun."""
     processes: list[Process] = []
-    for line in records.read_text().splitlines() if records.exists() else ():
+    for line in records.read_text().splitlines(keepends=True) if records.exists() else ():
+        if not line.endswith("\n"):  # it is being written
+            break
         record = json.loads(line)
         if record["event"] == "start":
             processes.append(Process(record["time"]))

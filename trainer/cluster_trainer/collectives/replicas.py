@@ -12,9 +12,20 @@ from cluster_trainer.collectives import group, local_devices, over_ring
 from cluster_trainer.collectives.over_ring import CARRIERS
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.problems import ConfigurationError, Problem
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Note: TypeAlias = Callable[[str], None]
+# MirroredStrategy adds up where a replica's own graph ends, and not within a branch of it. These
+# are the words by which its RuntimeError for that is known.
+MERGES_IN_A_BRANCH = "while defining a new graph or a tf.function"
+SUMS_IN_A_BRANCH = Problem(
+    "a step",
+    "gradients that are applied in a branch or a function of its own, such as in `tf.cond`",
+    "gradients that are applied in each step, on several devices of one machine",
+    "TensorFlow can't add up gradients of several devices there. Multiply them by 0 or 1 instead, "
+    "or let the optimizer add them up (`gradient_accumulation_steps`).",
+)
 _alone: Note | None = None
 
 
@@ -187,11 +198,21 @@ def _over_devices() -> Any:
 
 
 def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
+    """Return the sums of values over the replicas of TensorFlow's own strategy.
+
+    Raises:
+        ConfigurationError: this is in a branch of the step, where TensorFlow cannot add up.
+    """
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs equal types
         places = [place for place, value in enumerate(values) if value.dtype == dtype]
-        over_all = context.all_reduce("SUM", [values[place] for place in places])
+        try:
+            over_all = context.all_reduce("SUM", [values[place] for place in places])
+        except RuntimeError as error:
+            if MERGES_IN_A_BRANCH in str(error):
+                raise ConfigurationError([SUMS_IN_A_BRANCH]) from error
+            raise
         sums.update(zip(places, over_all, strict=True))
     return [sums[place] for place in range(len(values))]
 

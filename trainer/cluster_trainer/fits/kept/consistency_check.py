@@ -50,11 +50,14 @@ THE_SAME_CALL = "Every worker compiles the same model, and calls `fit` with the 
 def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> None:
     """Compare facts between workers, and refuse differences; all workers must call this.
 
+    Facts of `OF_A_WORKER` may differ. The fit warns of them later, see `refuse_others`.
+
     Raises:
         ConfigurationError: facts differ; it names all differences, on every worker.
         PeerUnfit: only new workers differ, and this is not one of them; see newcomers.py.
     """
-    everyone = of_all(workers, facts, SETTINGS)
+    common = {name: value for name, value in facts.items() if name not in OF_A_WORKER}
+    everyone = of_all(workers, common, SETTINGS)
     if not everyone:
         return
     answers = [json.dumps(one) for one in everyone]
@@ -156,7 +159,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
     forms = [f"{one.dtype} {list(one.shape)}" for one in model.variables]
     digest = sha256("\n".join([*names, *forms]).encode()).hexdigest()[:12]
     facts = {
-        **{name: value for name, value in described.items() if name not in OF_A_WORKER},
+        **described,
         **asked,
         "the variables": f"{len(names)}, {digest}",
         variable_of("wire"): group.gradients_wire() or "float32",
