@@ -19,7 +19,8 @@ from local_cluster.settings import dotenv
 from local_cluster.settings.given import ROOT
 from local_cluster.settings.names import RUNS, check_names
 from machines import commands as on_machines
-from machines import kept
+from machines import kept, past
+from machines.commands.fetch import fetch
 from machines.commands.up import up as up_on_machines
 
 INTERRUPTED = 130
@@ -71,6 +72,7 @@ def _local(
     }
     return {
         **nowhere,
+        "fetch": lambda: fetch(past.chosen(None, environ), environ),
         "up": lambda: _up(environ),
         "stop": lambda: stop(environ, given.worker),
         "resume": lambda: resume(environ, shell, given.worker, _up),

@@ -59,11 +59,15 @@ def pack(folder: str, without: Path) -> CodeFolder:
 
 
 def _paths(folder: Path, without: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=_raise):
         here = Path(place)
         folders[:] = sorted(one for one in folders if one not in LEFT_OUT and here / one != without)
         yield from (here / one for one in folders if (here / one).is_symlink())
         yield from (here / one for one in sorted(files))
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str, digest: hashlib._Hash) -> None:

@@ -152,7 +152,21 @@ def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[
     reached = [one for one in all_facts if not one.error]
     if len(all_facts) > 1:
         found += [sentence for one in reached for sentence in _of_address(one)]
-    return found + _of_clocks(reached)
+    return found + _of_shared_gpus(all_facts, image) + _of_clocks(reached)
+
+
+def _of_shared_gpus(all_facts: Sequence[Facts], image: Image) -> list[str]:
+    """Return a sentence for each machine with two workers of which one would get all GPUs."""
+    names = [one.machine.name for one in all_facts] if image.for_gpus else []
+    shared = {
+        one.machine.name
+        for one in all_facts
+        if names.count(one.machine.name) > 1 and not one.machine.host.gpus
+    }
+    return [
+        f"{name}: it has two workers, and one without gpus= gets all GPUs; give gpus= for each"
+        for name in sorted(shared)
+    ]
 
 
 def _of_clocks(reached: Sequence[Facts]) -> list[str]:

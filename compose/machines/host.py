@@ -21,11 +21,12 @@ FORMS = {
     "gpus": (r"[0-9]+(,[0-9]+)*|all", "gpus=0,1 or gpus=all"),
     "data": (r"/[^:]*", "data=/a/folder, a path without a colon"),
     "dir": (r"/[^:]*", "dir=/a/folder, a path without a colon"),
-    "address": (ADDRESS, "address=10.1.1.1, a name or an address"),
+    "address": (ADDRESS, "address=10.1.1.1, a name or an address; of IPv6, address=[fd00::1]"),
     "port": (r"[1-9][0-9]{0,4}", f"port=2222, a number from 1 to {MOST_PORT}"),
 }
-A_HOST = "user@host or user@host:sshport, with options after it: " + ", ".join(
-    f"{name}=" for name in FORMS
+A_HOST = (
+    "user@host or user@host:sshport (with an IPv6 address, user@[fd00::1]), with options after it: "
+    + ", ".join(f"{name}=" for name in FORMS)
 )
 
 
@@ -149,6 +150,16 @@ def _double(hosts: Sequence[Host]) -> list[str]:
                     f"HOSTS: {host.target} is there twice with port={host.port}; accepted: another "
                     "port= for each worker of a machine."
                 )
-            elif same and set(host.gpus.split(",")) & set(other.gpus.split(",")) - {""}:
-                found.append(f"HOSTS: {host.target}: two workers would share gpus={host.gpus}.")
+            elif same and _share(host.gpus, other.gpus):
+                found.append(
+                    f"HOSTS: {host.target}: received gpus={other.gpus} and gpus={host.gpus} for "
+                    "two workers of one machine; accepted: no GPU twice."
+                )
     return found
+
+
+def _share(gpus: str, others: str) -> bool:
+    """Tell whether two workers would have a GPU in common."""
+    if not gpus or not others:
+        return False
+    return "all" in (gpus, others) or bool({*gpus.split(",")} & {*others.split(",")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import tarfile
@@ -14,6 +15,7 @@ from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
 from machines.kept import Kept
 from machines.machine import Machine, container_of, last_line
+from machines.workers import RUN
 
 WARNED = 1
 """The exit code of `tar` where a file changed while it was read."""
@@ -75,9 +77,12 @@ def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: Shar
 
 
 def _save_lines(machine: Machine, kept: Kept) -> None:
-    """Save all that the worker has printed, if its container is there."""
+    """Save all that the worker has printed, if its container is there, and is of this run."""
     name = shlex.quote(container_of(machine, kept.project))
-    process = machine.start(f"docker logs {name} 2>&1", output=subprocess.PIPE)
+    label = f"{{{{index .Config.Labels {json.dumps(RUN)}}}}}"
+    run = f"$(docker inspect --format {shlex.quote(label)} {name})"
+    command = f'[ "{run}" = {shlex.quote(kept.run)} ] && docker logs {name} 2>&1'
+    process = machine.start(command, output=subprocess.PIPE)
     lines, _ = process.communicate()
     if not process.returncode:
         kept.folder.below(machine.service).replace(LOG, lines)

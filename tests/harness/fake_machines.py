@@ -133,9 +133,13 @@ def _inspect(containers: Path, words: list[str]) -> int:
     file = containers / words[-1]
     if not file.exists():
         return _fail(f"Error: No such object: {words[-1]}")
-    state = json.loads(file.read_text())["state"]
+    content = json.loads(file.read_text())
+    state = content["state"]
     form = words[2] if words[1] == "--format" else ""
     known = {"{{.State.Status}}": state, "{{.Config.StopTimeout}}": "10"}
+    if form.startswith("{{index .Config.Labels "):
+        print(content["labels"].get(form.split('"')[1], ""))
+        return 0
     print(known.get(form, form.replace("{{.State.Status}} {{.State.ExitCode}}", f"{state} 0")))
     return 0
 

@@ -49,13 +49,15 @@ def resume(
         _start_again(engine.Project(project(environ)), worker)
         return 0
     runs = runs_folder(environ)
-    name = _name_of_run(runs, environ.get("RUN_NAME", ""))
+    name = name_of_run(runs, environ.get("RUN_NAME", ""))
     given = {variable: text for variable, text in shell.items() if text}
     record = remembered.record_of(runs, name, environ)
-    was = _was(record, name)
-    _refuse(record, was, environ)
+    was = was_of(record, name)
+    _refuse(record, was, environ, given)
+    # HOSTS of .env is for `make up`; a run that was started here stays here.
+    rest = environ if HOSTS in was else {**environ, HOSTS: ""}
     kept = was if HOSTS in was else keep_global_batch(record.folder, was, given)
-    return (start or up)({**environ, **kept, **given, "RUN_NAME": name})
+    return (start or up)({**rest, **kept, **given, "RUN_NAME": name})
 
 
 def _start_again(cluster: engine.Project, worker: str) -> None:
@@ -71,7 +73,7 @@ def _start_again(cluster: engine.Project, worker: str) -> None:
     say(f"{one.service} is started again")
 
 
-def _name_of_run(runs: Path, name: str) -> str:
+def name_of_run(runs: Path, name: str) -> str:
     """Return the given run's name, otherwise that of the newest run."""
     if name in ("", LATEST):
         try:
@@ -85,7 +87,7 @@ def _name_of_run(runs: Path, name: str) -> str:
     return name
 
 
-def _was(record: RunRecord, name: str) -> dict[str, str]:
+def was_of(record: RunRecord, name: str) -> dict[str, str]:
     """Return the settings with which a run was started.
 
     Workers can write cluster.json. So without a record, it is not used.
@@ -105,12 +107,17 @@ def _was(record: RunRecord, name: str) -> dict[str, str]:
     )
 
 
-def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str]) -> None:
+def _refuse(
+    record: RunRecord,
+    was: Mapping[str, str],
+    environ: Mapping[str, str],
+    given: Mapping[str, str],
+) -> None:
     problems = []
     workers = was.get("WORKERS", "")
     if was.get(HOSTS):
-        problems += _other_machines(was[HOSTS], environ)
-    elif environ.get(HOSTS):
+        problems += _other_machines(was[HOSTS], environ, given.get(HOSTS, ""))
+    elif given.get(HOSTS):
         problems.append(f"{HOSTS}: the run was started on this machine; accepted: none.")
     elif not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):
         accepted = f"a number from 1 to {MAX_WORKERS}"
@@ -124,12 +131,11 @@ def _refuse(record: RunRecord, was: Mapping[str, str], environ: Mapping[str, str
         raise EndError(EXIT_CONFIGURATION, *problems)
 
 
-def _other_machines(was: str, environ: Mapping[str, str]) -> list[str]:
+def _other_machines(was: str, environ: Mapping[str, str], now: str) -> list[str]:
     """Return a sentence where there are more machines now, or fewer, and no batch is given.
 
     What each worker was given would make another global batch, and another model.
     """
-    now = environ.get(HOSTS, "")
     if not now or environ.get(GLOBAL_BATCH) or environ.get(BATCH):
         return []
     before, after = len(host.read(was)), len(host.read(now))

@@ -120,6 +120,7 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
         "up-local": run - {"HOSTS"},
         "up": run - {*OF_ONE_MACHINE},
         "attach": frozenset({"VERBOSE"}),
+        "fetch": frozenset({"NAME", "RUN_NAME", "RUNS_DIR"}),
         "replace": frozenset({"HOST", "WITH", "VERBOSE"}),
         "resume": worker if one_worker else run | worker,
         "stop": worker,

@@ -10,6 +10,7 @@ from typing import Callable
 from local_cluster.commands import report as report_here
 from local_cluster.commands import resume as resume_here
 from local_cluster.commands import tensorboard as tensorboard_here
+from machines import past
 from machines.commands import attach, curves, down, fetch, replace, status, stop
 from machines.commands.up import Replacement
 from machines.commands.up import up as up_on_machines
@@ -65,7 +66,7 @@ def of(
     return {
         "attach": lambda: attach.attach(kept, environ),
         "logs": lambda: attach.logs(kept, environ),
-        "fetch": lambda: fetch.fetch(kept, environ),
+        "fetch": lambda: fetch.fetch(past.chosen(kept, environ), environ),
         "stop": lambda: stop.stop(kept, given.worker, environ),
         "resume": resume,
         "replace": with_another,

@@ -41,5 +41,6 @@ def down(kept: Kept, environ: Mapping[str, str]) -> int:
         )
         return EXIT_ERROR
     names = ", ".join(one.name for one in kept.machines)
-    say(f"removed the workers from {names}; results and data stay there")
+    fetch = f"`make fetch NAME={kept.run}` copies them"
+    say(f"removed the workers from {names}; results and data stay there; {fetch}")
     return 0

@@ -46,8 +46,8 @@ def go_on(tmp_path, monkeypatch):
     (tmp_path / "runs/latest").symlink_to("x")
     place = {"RUNS_DIR": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path / "state")}
 
-    def resume_with(**given):
-        return resume({**place, **given}, given)
+    def resume_with(dotenv=(), **given):
+        return resume({**place, **dict(dotenv), **given}, given)
 
     return resume_with
 
@@ -107,6 +107,13 @@ def test_another_number_of_machines_needs_a_global_batch(go_on, tmp_path):
     with pytest.raises(EndError, match="GLOBAL_BATCH"):
         go_on(HOSTS="ana@m1")
     assert go_on(HOSTS="ana@m1", TRAINER_GLOBAL_BATCH_SIZE="64")["HOSTS"] == "ana@m1"
+
+
+def test_hosts_of_dotenv_are_for_new_runs(go_on, tmp_path):
+    kept(tmp_path, {"WORKERS": "2"})
+    assert not go_on({"HOSTS": "ana@m1 ana@m2"})["HOSTS"]
+    kept(tmp_path, {"HOSTS": "ana@m1\nana@m2"})
+    assert go_on({"HOSTS": "ana@m3"})["HOSTS"] == "ana@m1\nana@m2"
 
 
 def test_a_run_of_this_machine_does_not_move_to_others(go_on, tmp_path):

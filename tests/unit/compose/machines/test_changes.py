@@ -186,6 +186,32 @@ def test_one_command_at_a_time_changes_a_cluster(world, command):
     assert world.states() == RUNNING
 
 
+@pytest.mark.parametrize("name", [{}, {"RUN_NAME": "first"}])
+def test_results_can_be_fetched_when_the_workers_are_removed(world, name):
+    assert world.run("down").returncode == 0
+    for machine, index in (("m1", 0), ("m2", 1)):
+        there = world.machines[machine].folder / f"cluster-trainer/runs/first/worker-{index}"
+        there.mkdir(parents=True)
+        (there / "result.json").write_text(machine)
+    world.put("m2", 1, run="second")
+    done = world.run("fetch", **name)
+    assert done.returncode == 0, done
+    here = [world.folder / f"runs/first/worker-{index}" for index in range(2)]
+    assert [(one / "result.json").read_text() for one in here] == ["m1", "m2"]
+    assert not (here[1] / "container.log").exists()  # it would be another run's
+
+
+def test_the_lines_of_a_run_that_is_there_are_fetched(world):
+    for machine, index in (("m1", 0), ("m2", 1)):
+        there = world.machines[machine].folder / f"cluster-trainer/runs/first/worker-{index}"
+        there.mkdir(parents=True)
+    world.keep()
+    folders = tuple(str(world.machines[one].folder / "cluster-trainer") for one in ("m1", "m2"))
+    kept.write(replace(world.kept(), folders=folders), world.environ)
+    assert world.run("fetch").returncode == 0
+    assert (world.folder / "runs/first/worker-1/container.log").exists()
+
+
 def test_logs_stop_no_worker(world):
     world.put("m2", 1, "exited")
     (world.machines["m1"].folder / "dies").touch()

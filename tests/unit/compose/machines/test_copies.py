@@ -88,6 +88,19 @@ def test_what_is_no_file_is_refused(folder):
         code_folder.pack(str(folder), folder / "runs")
 
 
+def test_a_folder_that_cannot_be_read_is_refused(folder, monkeypatch):
+    scan = os.scandir
+
+    def refuse(place):  # root can read everything
+        if str(place).endswith("package"):
+            raise PermissionError(13, "Permission denied", str(place))
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(EndError, match="package"):
+        code_folder.pack(str(folder), folder / "runs")
+
+
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "home/first").mkdir(parents=True)

@@ -120,6 +120,13 @@ def test_of_two_clocks_nobody_knows_which_is_wrong():
     assert sentence.startswith("ana@m0, ana@m1: ")
 
 
+@pytest.mark.parametrize(("image", "number"), [(CPU, 0), (GPU, 1)])
+def test_two_workers_of_one_machine_name_their_gpus(image, number):
+    hosts = Host("ana@m0", gpus="0", address="m0"), Host("ana@m0", port="9", address="m0")
+    those = [Facts(Machine(host, at), WHOLE) for at, host in enumerate(hosts)]
+    assert len(facts.problems(those, image)) == number
+
+
 OWN = Own({("ana@m0", "p-worker-0"): 2222}, may_run=True)
 
 

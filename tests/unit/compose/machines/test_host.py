@@ -97,9 +97,24 @@ def test_no_machine_at_all():
     assert len(refusals("# nothing")) == 1
 
 
-@pytest.mark.parametrize("line", ["a a", "a gpus=0 a gpus=0,1 port=9", "a port=3 port=4"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a a",
+        "a gpus=0 a gpus=0,1 port=9",
+        "a gpus=all a gpus=0 port=9",
+        "a gpus=1 a gpus=all port=9",
+        "a port=3 port=4",
+    ],
+)
 def test_two_workers_share_neither_port_nor_gpu(line):
     assert len(refusals(line)) == 1
+
+
+@pytest.mark.parametrize("line", ["ana@fd00::1", "a address=fd00::1"])
+def test_an_ipv6_address_needs_brackets_and_the_refusal_shows_them(line):
+    (sentence,) = refusals(line)
+    assert "[fd00::1]" in sentence
 
 
 def test_two_workers_of_one_machine():
