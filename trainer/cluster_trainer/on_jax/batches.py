@@ -190,8 +190,7 @@ class EpochIterator(keras_jax_names.JAXEpochIterator):
         # On GPUs, Keras reads one batch ahead. A checkpoint would have counted it as trained.
         if isinstance(self.data_adapter, GlobalBatches):
             return self.data_adapter.get_jax_iterator()
-        batches: Iterator[Any] = super()._get_iterator()
-        return batches
+        return keras_jax_names.begun(self)
 
     def __iter__(self) -> "EpochIterator":
         if self._begun is None:

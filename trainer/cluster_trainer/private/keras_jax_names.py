@@ -3,6 +3,7 @@
 As read in Keras 3.15.1 and JAX 0.10.2.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 # JAX's client of its coordinator, which has heartbeats and takes small messages.
@@ -42,6 +43,12 @@ VALIDATION = "_eval_epoch_iterator"
 def use_iterator(kind: type) -> None:
     """Let `fit` and `evaluate` read batches by another kind of iterator."""
     jax_trainer.JAXEpochIterator = kind
+
+
+def begun(iterator: JAXEpochIterator) -> Iterator[Any]:
+    """Begin a pass over an iterator's batches as Keras does, which reads one ahead on GPUs."""
+    batches: Iterator[Any] = JAXEpochIterator._get_iterator(iterator)
+    return batches
 
 
 def sliceable(adapter: Any) -> Any:
