@@ -132,9 +132,7 @@ def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
 def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list[str]) -> None:
     """Refuse differences; see `refuse_others`."""
     answers = [json.dumps([one.get(name) for name in wrong]) for one in everyone]
-    if not workers.leave_out(answers, "its data"):
-        workers.part()
-    names = [f"worker-{place}" for place in workers.members]
+    names = _parted(workers, answers, "its data")
     raise ConfigurationError(
         [
             Problem(
@@ -171,12 +169,21 @@ def refuse_lengths(
     if len({*counts}) <= 1:  # there are none if the engine has read the batch
         return
     numbers = ["unknown" if one is None else str(one) for one in counts]
-    if not workers.leave_out(numbers, f"the number of its {things}"):
-        workers.part()
-    told = facts.told([f"worker-{place}" for place in workers.members], numbers)
+    told = facts.told(_parted(workers, numbers, f"the number of its {things}"), numbers)
     mine = f"{numbers[workers.rank]} {things}"
     advice = f"{told}. Each worker needs the whole {of}, and takes its share."
     raise ConfigurationError([Problem(f"the {of}", mine, "the same on all workers", advice)])
+
+
+def _parted(workers: Workers, answers: Sequence[str], what: str) -> list[str]:
+    """Close the ring, unless only newcomers differ; return the names of all workers.
+
+    Raises:
+        PeerUnfit: only newcomers' answers differ, and this is not one of them; see newcomers.py.
+    """
+    if not workers.leave_out(answers, what):
+        workers.part()
+    return [f"worker-{place}" for place in workers.members]
 
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
