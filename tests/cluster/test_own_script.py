@@ -66,9 +66,11 @@ def test_a_script_that_was_stopped_goes_on_with_the_very_next_batch(peers, tmp_p
     assert results(tmp_path)[0]["weights_sha256"] == undisturbed(2)[0]["weights_sha256"]
 
 
-def test_workers_that_were_given_different_things_say_which(peers):
+@pytest.mark.parametrize("way", ["ring", pytest.param("tensorflow", marks=pytest.mark.long)])
+def test_workers_that_were_given_different_things_say_which(peers, way):
     cluster = peers(2)
     options = {"TRAINER_RUN_DIR": "/tmp/runs", "volumes": [f"{WORKSPACE}:/workspace:ro"]}
+    options["TRAINER_COLLECTIVES"] = way
     containers = [cluster.start(index, "python", "differing.py", **options) for index in (0, 1)]
     for container, epochs in zip(containers, (5, 6), strict=True):
         ended = wait_for_end(container, RUN_SECONDS)

@@ -11,8 +11,8 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine import running
-from cluster_trainer.engine.replicas import alike
 from cluster_trainer.engine.running import Running
+from cluster_trainer.engine.same_values import alike
 
 ROWS = np.ones((40, 4), np.float32)
 VARIABLES = "predict (a model's variables)"

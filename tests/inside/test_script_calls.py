@@ -17,7 +17,7 @@ from ring_peer import SECONDS, ring_of_two
 from cluster_trainer import hook
 from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLost
 from cluster_trainer.engine import running
-from cluster_trainer.engine.replicas import alike
+from cluster_trainer.engine.same_values import alike
 from cluster_trainer.fits import process
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script import calls

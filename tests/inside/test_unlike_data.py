@@ -23,11 +23,12 @@ model.compile("sgd", "mse")
 def called(count):
     rows = np.ones((count, 2), np.float32)
     verbose = {} if name.endswith("_on_batch") else {"verbose": 0}
-    getattr(model, name)(rows, rows[:, :1], **verbose)
+    given = [rows] if name == "predict" else [rows, rows[:, :1]]
+    found = getattr(model, name)(*given, **verbose)
+    return len(found) if name == "predict" else ""
 
 for count in [*[count] * before, count + more * RANK]:
-    called(count)
-    print("CALLED", flush=True)
+    print("CALLED", called(count), flush=True)
 """
 
 
@@ -40,6 +41,63 @@ model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(np.ones((33 + RANK, 2)), np.ones((33 + RANK, 1)), verbose=0)
 """
+
+
+# Its argument: how many more layers and units worker 1 has. Its own step is compiled.
+LOOP = """
+import json, os, sys
+import cluster_trainer, keras, numpy as np, tensorflow as tf
+
+RANK = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+layers, units = json.loads(sys.argv[1])
+keras.utils.set_random_seed(1)
+first = keras.layers.Dense(2 + units * RANK)
+others = [keras.layers.Dense(1) for _ in range(1 + layers * RANK)]
+model = keras.Sequential([keras.Input((2,)), first, *others])
+optimizer = keras.optimizers.SGD(0.1)
+
+@tf.function
+def step(rows):
+    with tf.GradientTape() as tape:
+        loss = optimizer.scale_loss(tf.reduce_mean(model(rows) ** 2))
+    optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables),
+                                  model.trainable_variables))
+    return loss
+
+for rows in cluster_trainer.share([np.ones((6, 2), np.float32)] * 3):
+    step(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "case", "received"),
+    [
+        (2, [1, 0], ["4 variables", "6 variables"]),
+        (2, [0, 1], ["4 variables, of which number 1 is", "4 variables, of which number 1 is"]),
+        pytest.param(3, [1, 0], ["4 variables", "6 variables", "8 variables"], marks=LONG),
+    ],
+    ids=["layers", "units", "of-three"],
+)
+def test_a_loop_of_ones_own_is_refused_other_models(tmp_path, workers, case, received):
+    """In a step that is compiled, whose errors TensorFlow makes anew."""
+    script = tmp_path / "script.py"
+    script.write_text(LOOP)
+    with MeetingPlace(tmp_path / "run", workers, str(script), json.dumps(case)) as place:
+        assert place.wait() == [78] * workers, place.logs
+        for worker, mine in zip(place.workers, received, strict=True):
+            assert f'received "{mine}' in worker.log.read_text(), place.logs
+
+
+def test_predict_gives_each_worker_its_own_rows(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    arguments = (str(script), json.dumps(["predict", 1, 33, 32, 0]))
+    with MeetingPlace(tmp_path / "run", 2, *arguments, TRAINER_CHECKPOINT_STEPS="0") as place:
+        assert place.wait() == [0, 0], place.logs
+        for rank, worker in enumerate(place.workers):
+            log = worker.log.read_text()
+            printed = [line for line in log.splitlines() if line.startswith("CALLED")]
+            assert printed == ["CALLED 33", f"CALLED {33 + 32 * rank}"], place.logs
 
 
 @pytest.mark.long
@@ -55,6 +113,12 @@ def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
 @pytest.mark.parametrize(
     ("case", "received"),
     [
+        pytest.param(
+            ["evaluate", 1, 33, 1, 0],
+            ["33 examples", "34 examples", "35 examples"],
+            id="evaluate-of-three",
+            marks=LONG,
+        ),
         pytest.param(["fit", 0, 33, 32, 0], ["2 batches", "3 batches"], id="fit-first"),
         pytest.param(["fit", 1, 33, 32, 0], ["2 batches", "3 batches"], id="fit", marks=LONG),
         pytest.param(["evaluate", 1, 33, 1, 0], ["33 examples", "34 examples"], id="evaluate"),
@@ -66,6 +130,12 @@ def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
             ["test_on_batch", 1, 6, 1, 0], ["6 examples", "7 examples"], id="test", marks=LONG
         ),
         pytest.param(["evaluate", 0, 33, 0, 1], ["4 variables", "6 variables"], id="model"),
+        pytest.param(
+            ["evaluate", 0, 33, 0, 1],
+            ["4 variables", "6 variables", "8 variables"],
+            id="model-of-three",
+            marks=LONG,
+        ),
     ],
 )
 def test_all_workers_end_with_78_and_say_what_each_has(tmp_path, case, received):
@@ -73,9 +143,10 @@ def test_all_workers_end_with_78_and_say_what_each_has(tmp_path, case, received)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     arguments = (str(script), json.dumps(case))
-    with MeetingPlace(tmp_path / "run", 2, *arguments, TRAINER_CHECKPOINT_STEPS="0") as place:
-        assert place.wait() == [78, 78], place.logs
+    count = len(received)
+    with MeetingPlace(tmp_path / "run", count, *arguments, TRAINER_CHECKPOINT_STEPS="0") as place:
+        assert place.wait() == [78] * count, place.logs
         logs = [worker.log.read_text() for worker in place.workers]
     for log, mine in zip(logs, received, strict=True):
         assert log.count("CALLED") == case[1], place.logs
-        assert f'received "{mine}"' in log, place.logs
+        assert f'received "{mine}' in log, place.logs

@@ -20,8 +20,12 @@ ON_DEVICES = [
 # On devices the first one's share decides, and the first batch's comparison says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]
 # TensorFlow adds up nothing in a branch of a step.
-IN_BRANCHES = ["reset_in_a_condition", "reset_of_a_scaled_loss"]
-OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in NOT_ON_DEVICES + IN_BRANCHES]
+IN_BRANCHES = {
+    "reset_in_a_condition": "training (gradients)",
+    "reset_of_a_scaled_loss": "training (gradients)",
+    "normalizes_in_a_branch": "training (BatchNorm)",
+}
+OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in [*NOT_ON_DEVICES, *IN_BRANCHES]]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
 # What workers run in the long tests alone: each has its like among the others.
 LIKE_OTHERS = [
@@ -62,11 +66,21 @@ def test_several_devices_end_as_one(devices, name):
     assert_as_alone(found, name)
 
 
-@pytest.mark.parametrize("name", IN_BRANCHES)
-def test_several_devices_refuse_to_apply_gradients_in_a_branch(name):
+@pytest.mark.parametrize(("name", "what"), IN_BRANCHES.items())
+def test_several_devices_refuse_to_combine_in_a_branch(capsys, name, what):
     with strategy_of(2).scope(), pytest.raises(SystemExit) as ended:
         whole_batch.PROGRAMS[name]()
     assert ended.value.code == EX_CONFIG
+    assert f"(`tf.cond`): {what}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "what"), IN_BRANCHES.items())
+def test_several_workers_of_several_devices_refuse_to_combine_in_a_branch(tmp_path, name, what):
+    command = str(Path(whole_batch.__file__)), name
+    with MeetingPlace(tmp_path, 2, *command, TRAINER_LOGICAL_CPUS="2") as place:
+        assert place.wait() == [EX_CONFIG] * 2, place.logs
+        for worker in place.workers:
+            assert f"(`tf.cond`): {what}" in worker.log.read_text(), place.logs
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,30 @@ def sparse_inputs():
     return values(model)
 
 
+class NormalizesInABranch(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.normal = keras.layers.BatchNormalization(synchronized=True)
+        self.out = keras.layers.Dense(1)
+
+    def call(self, x, *, training=False):
+        x = tf.cond(
+            self.optimizer.iterations >= 0, lambda: self.normal(x, training=training), lambda: x
+        )
+        return self.out(x)
+
+
+def normalizes_in_a_branch():
+    keras.utils.set_random_seed(0)
+    model = NormalizesInABranch()
+    model.normal.build((None, 4))
+    model.compile("sgd", "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
 PROGRAMS = {
+    "normalizes_in_a_branch": normalizes_in_a_branch,
     "sparse_inputs": sparse_inputs,
     "counts": counted,
     "momentum_encoder": momentum_encoder,

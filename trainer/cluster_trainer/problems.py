@@ -50,7 +50,18 @@ class Told(Problem):
         return self.advice
 
 
-class ConfigurationError(Exception):
+class OwnError(Exception):
+    """An error of ours, which a user's `tf.function` passes on as it is.
+
+    TensorFlow's autograph makes a StagingError of most other errors that occur in code which it has
+    converted, and with the error's type the exit code would be lost.
+    """
+
+    # Its mere presence counts: tensorflow/python/autograph/impl/api.py, read in 2.21.
+    ag_pass_through = True
+
+
+class ConfigurationError(OwnError):
     """The run cannot start as configured; the error has every problem that was found."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -58,7 +69,7 @@ class ConfigurationError(Exception):
         self.problems = tuple(problems)
 
 
-class PeerLostError(Exception):
+class PeerLostError(OwnError):
     """Another worker was lost or never came; the job can continue once it is back."""
 
 
@@ -69,7 +80,7 @@ class PeerStoppedError(PeerLostError):
         super().__init__("another worker was asked to stop")
 
 
-class StopRequestedError(Exception):
+class StopRequestedError(OwnError):
     """This worker was asked to stop, by the signal `signal_number`."""
 
     def __init__(self, signal_number: int) -> None:
@@ -77,14 +88,14 @@ class StopRequestedError(Exception):
         self.signal_number = signal_number
 
 
-class WorkerIsBackError(Exception):
+class WorkerIsBackError(OwnError):
     """A worker that was missing is to rejoin; the text is its name.
 
     The results so far are saved, and all workers resume from them.
     """
 
 
-class RoundsChosenError(Exception):
+class RoundsChosenError(OwnError):
     """The first seconds of a fit have chosen that it averages weights: all begin it again.
 
     Args:
@@ -95,7 +106,7 @@ class RoundsChosenError(Exception):
         super().__init__(f"the fit begins again, with averages of weights every {every} steps")
 
 
-class RehearsedError(Exception):
+class RehearsedError(OwnError):
     """A first step was done without the other workers, so that it is compiled; see Rehearsal."""
 
 
@@ -103,7 +114,7 @@ class NotRehearsedError(RehearsedError):
     """No first step could be done without the others; the text says why."""
 
 
-class TrainingDivergedError(Exception):
+class TrainingDivergedError(OwnError):
     """The loss is no longer finite, so that further training is useless."""
 
 

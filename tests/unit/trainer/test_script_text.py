@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_trainer import script_text
-from cluster_trainer.script_text import NOT_THERE, PACKAGE, SHOWN, code, differences
+from cluster_trainer.same_code import script_text
+from cluster_trainer.same_code.script_text import NOT_THERE, PACKAGE, SHOWN, code, differences
 
 NAMES = ["worker-0", "worker-1", "worker-2"]
 CODE = st.dictionaries(

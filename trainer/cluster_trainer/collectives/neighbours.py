@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cluster_trainer.problems import OwnError
+
 VARIABLE = "CLUSTER_GROUP_FD"
 LONGEST_ANSWER = 65_536
 """Bytes."""
@@ -29,7 +31,7 @@ SILENT_SECONDS = 60
 EX_TEMPFAIL, EX_CONFIG = 75, 78
 
 
-class NeighboursError(Exception):
+class NeighboursError(OwnError):
     """There is no ring; the text names the missing neighbour, its address and the reason.
 
     Attributes:

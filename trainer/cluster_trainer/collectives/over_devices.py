@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from cluster_trainer.collectives import over_ring
+from cluster_trainer.collectives.merges import outside_branches
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
 
@@ -28,7 +29,7 @@ def summed(
         totals = over_ring.begin_sums(ring, sums, what, wire=wire)()
         return _copies(totals, strategy)
 
-    return _merged(of_all, values)
+    return _merged(of_all, values, what)
 
 
 def gathered(ring: RenewableRing, value: tf.Tensor, what: str) -> tf.Tensor:
@@ -39,14 +40,15 @@ def gathered(ring: RenewableRing, value: tf.Tensor, what: str) -> tf.Tensor:
             mine = tf.concat(strategy.experimental_local_results(each), 0)
         return _copies([over_ring.gathered(ring, mine, what)], strategy)
 
-    return _merged(of_all, [value])[0]
+    return _merged(of_all, [value], what)[0]
 
 
-def _merged(of_all: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
+def _merged(of_all: Callable[..., Any], values: Sequence[Any], what: str) -> list[Any]:
     # The arguments of a function have no device yet; their identities do.
     own = [tf.nest.map_structure(tf.identity, one, expand_composites=True) for one in values]
     context = tf.distribute.get_replica_context()
-    return list(context.merge_call(of_all, args=tuple(own)))
+    with outside_branches(what):
+        return list(context.merge_call(of_all, args=tuple(own)))
 
 
 def _sum(parts: Sequence[Gradient]) -> Gradient:

@@ -9,23 +9,13 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from cluster_trainer.collectives import group, local_devices, over_ring
+from cluster_trainer.collectives.merges import outside_branches
 from cluster_trainer.collectives.over_ring import CARRIERS
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
-from cluster_trainer.problems import ConfigurationError, Problem
 
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Note: TypeAlias = Callable[[str], None]
-# MirroredStrategy adds up where a replica's own graph ends, and not within a branch of it. These
-# are the words by which its RuntimeError for that is known.
-MERGES_IN_A_BRANCH = "while defining a new graph or a tf.function"
-SUMS_IN_A_BRANCH = Problem(
-    "a step",
-    "gradients that are applied in a branch or a function of its own, such as in `tf.cond`",
-    "gradients that are applied in each step, on several devices of one machine",
-    "TensorFlow can't add up gradients of several devices there. Multiply them by 0 or 1 instead, "
-    "or let the optimizer add them up (`gradient_accumulation_steps`).",
-)
 _alone: Note | None = None
 
 
@@ -156,6 +146,9 @@ def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
         values: tensors of any types, as many on all replicas, with the same shapes. Sparse
             gradients may differ in their number of rows.
         what: a name for them, the same on all workers; a ring compares it.
+
+    Raises:
+        ConfigurationError: TensorFlow can't add up here; see `merges.outside_branches`.
     """
     return begin_sums(values, what)()
 
@@ -181,7 +174,7 @@ def begin_sums(
         if _count_of(strategy) > 1:
             return partial(_over_devices().summed, ring, values, what, wire=wire)
         return over_ring.begin_sums(ring, values, what, wire=wire)
-    return partial(_summed_by_strategy, values)
+    return partial(_summed_by_strategy, values, what)
 
 
 def _form(value: Gradient) -> str:
@@ -197,22 +190,14 @@ def _over_devices() -> Any:
     return over_devices
 
 
-def _summed_by_strategy(values: Sequence[Gradient]) -> list[Gradient]:
-    """Return the sums of values over the replicas of TensorFlow's own strategy.
-
-    Raises:
-        ConfigurationError: this is in a branch of the step, where TensorFlow cannot add up.
-    """
+def _summed_by_strategy(values: Sequence[Gradient], what: str) -> list[Gradient]:
+    """Return the sums of values over the replicas of TensorFlow's own strategy."""
     sums: dict[int, Gradient] = {}
     context = tf.distribute.get_replica_context()
     for dtype in dict.fromkeys(value.dtype for value in values):  # TensorFlow packs equal types
         places = [place for place, value in enumerate(values) if value.dtype == dtype]
-        try:
+        with outside_branches(what):
             over_all = context.all_reduce("SUM", [values[place] for place in places])
-        except RuntimeError as error:
-            if MERGES_IN_A_BRANCH in str(error):
-                raise ConfigurationError([SUMS_IN_A_BRANCH]) from error
-            raise
         sums.update(zip(places, over_all, strict=True))
     return [sums[place] for place in range(len(values))]
 
@@ -232,7 +217,8 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     carrier = CARRIERS.get(value.dtype, value.dtype)
     # TensorFlow gathers on the device of a value, and a function's argument has none yet.
     own = tf.identity(tf.cast(value, carrier))
-    over_all = tf.distribute.get_replica_context().all_gather(own, axis=0)
+    with outside_branches(what):
+        over_all = tf.distribute.get_replica_context().all_gather(own, axis=0)
     return tf.cast(over_all, value.dtype)
 
 

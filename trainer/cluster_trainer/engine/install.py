@@ -30,7 +30,6 @@ from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.logs import StepLogs
 from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
-    alike,
     batch_norm,
     losses,
     of_model,
@@ -39,6 +38,7 @@ from cluster_trainer.engine.replicas import (
     random_layers,
     step_context,
 )
+from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import Steps
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.private.replaceable import Replaceable

@@ -11,7 +11,8 @@ from cluster_trainer.engine.building import building
 from cluster_trainer.engine.data.batch_shares import cut, handed_out
 from cluster_trainer.engine.execution import Shared
 from cluster_trainer.engine.functions import function_of
-from cluster_trainer.engine.replicas import alike, step_context
+from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.private import keras_names, tensorflow_names
 

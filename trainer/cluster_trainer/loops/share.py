@@ -28,7 +28,8 @@ from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
 from cluster_trainer.engine.data.same_data import differing_batches, refuse_others, warn
 from cluster_trainer.engine.data.sharding.rebuilt import OwnRows
 from cluster_trainer.engine.data.sources.choice import source_of
-from cluster_trainer.engine.replicas import alike, statistics, step_context
+from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.fits.process import present
 from cluster_trainer.fits.script.calls import call

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from cluster_trainer import library_settings
 from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import CALLBACKS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks
@@ -20,7 +19,8 @@ from cluster_trainer.on_jax.batches import GlobalBatches
 from cluster_trainer.on_jax.cluster import JaxWorkers
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.script_text import code, differences, digest_of
+from cluster_trainer.same_code import library_settings
+from cluster_trainer.same_code.script_text import code, differences, digest_of
 
 CODE = "the script's code"
 SAME_CODE = "Copy the files to all machines again, or install and set the same there."

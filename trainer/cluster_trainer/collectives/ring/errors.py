@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable
 
 from cluster_trainer.collectives.ring.wire import Record
+from cluster_trainer.problems import OwnError
 
 CLOSED = "this ring was closed"
 
 
-class RingError(Exception):
+class RingError(OwnError):
     """The ring cannot be used any more: close it, and form another.
 
     Attributes:

@@ -17,7 +17,8 @@ from cluster_trainer.engine.calls.in_step import average
 from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.data.same_data import RowsOfItsOwnError
 from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
-from cluster_trainer.engine.replicas import alike, statistics
+from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.same_values import alike
 
 log = logging.getLogger("trainer")
 

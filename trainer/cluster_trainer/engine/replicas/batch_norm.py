@@ -90,4 +90,4 @@ def _each_summed(values: Sequence[tf.Tensor], what: str) -> list[tf.Tensor]:
     """Return the sums; without a ring one by one, as in Keras, because of NCCL."""
     if ring_of(tf.distribute.get_strategy()):
         return list(summed(values, what))
-    return [total for value in values for total in summed([value])]
+    return [total for value in values for total in summed([value], what)]

@@ -25,6 +25,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives import group
+from cluster_trainer.collectives.merges import outside_branches
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.waits import SUMS
@@ -425,7 +426,8 @@ def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
             optimizer.build(variables)
 
     context = tf.distribute.get_replica_context()
-    context.merge_call(of_all, args=(list(trainable_variables),))
+    with outside_branches("training (an optimizer's variables)"):
+        context.merge_call(of_all, args=(list(trainable_variables),))
     optimizer.built = True
 
 

@@ -18,7 +18,7 @@ from cluster_trainer.fits.identity.place import place_of
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
 from cluster_trainer.private import any_backend
 from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.script_text import digest_of, texts
+from cluster_trainer.same_code.script_text import digest_of, texts
 
 if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
     from cluster_trainer.collectives.workers import Workers

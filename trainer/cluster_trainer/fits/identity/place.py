@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cluster_trainer.installed import OURS, PACKAGES, STANDARD, is_installed
-from cluster_trainer.script_text import digest_of
+from cluster_trainer.same_code.script_text import digest_of
 
 OUTER_FRAMES = 40
 DEEPEST, LONGEST = 4, 100

@@ -57,10 +57,11 @@ from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine.replicas import alike, statistics
+from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
+from cluster_trainer.engine.same_values import alike
 from cluster_trainer.fits.kept.consistency_check import rounds_described
 from cluster_trainer.fits.kept.coordinator import Coordinator
 from cluster_trainer.private import keras_names

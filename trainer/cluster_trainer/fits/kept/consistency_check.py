@@ -13,7 +13,6 @@ from hashlib import sha256
 import keras
 import tensorflow as tf
 
-from cluster_trainer import library_settings, script_text
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.checkpoints.resume import (
     CALLBACKS,
@@ -34,6 +33,7 @@ from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.same_code import library_settings, script_text
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names.spellings import PREFIX, shown_name, variable_of
 from cluster_trainer.settings.task import Task

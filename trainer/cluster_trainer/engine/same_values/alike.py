@@ -4,31 +4,25 @@ A TensorFlow strategy gives each variable the chief's first value when it is cre
 without one, each worker creates its variables itself, possibly from other seeds.
 """
 
-import hashlib
-import itertools
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer import library_settings, script_text
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.engine import running
 from cluster_trainer.engine.facts import Facts, of_all
-from cluster_trainer.engine.replicas import of_model, parted, statistics
-from cluster_trainer.engine.replicas.parted import held, value_of
-from cluster_trainer.private import keras_names, tensorflow_names
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.engine.replicas import of_model, statistics
+from cluster_trainer.engine.same_values import other_variables, parted, values
+from cluster_trainer.private import keras_names
+from cluster_trainer.same_code import library_settings, script_text
 
-CHIEF = 0
-SHOWN = 5
-PACK_BYTES = 2**25
 log = logging.getLogger("trainer")
 
 
@@ -73,7 +67,7 @@ def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
         return
     statistics.average(model, model.distribute_strategy)
     if found := parted.say(_uncounted(model, variables), ring, when):
-        give(found, ring, "fit (the chief's values)")
+        values.give(found, ring, "fit (the chief's values)")
         renew_constants(model)
 
 
@@ -149,7 +143,7 @@ def make_variables(variables: Sequence[Any]) -> None:
 
 def digest_of(variables: Iterable[Any]) -> str:
     """Return a digest of the values of variables, as 32 hexadecimal digits."""
-    return _digest(_bytes(value_of(one)) for one in variables).hex()
+    return values.digest_of(variables).hex()
 
 
 def note(model: keras.Model) -> None:
@@ -196,9 +190,9 @@ def _take_from_chief(
     # Not by name: Keras numbers layers, and a worker may have created other layers before.
     forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
     call = running.current().name
-    digest = _digest(form.encode() for form in forms)
+    digest = values.digest(form.encode() for form in forms)
     code = script_text.code(library_settings.found())
-    of_code = _digest([json.dumps(code, sort_keys=True).encode()])
+    of_code = values.digest([json.dumps(code, sort_keys=True).encode()])
     answers = ring.all_gather(digest + of_code, what=f"{call} (a model's variables)")
     digests = [one[: len(digest)] for one in answers]
     if len({one[len(digest) :] for one in answers}) > 1:
@@ -206,19 +200,11 @@ def _take_from_chief(
     if len({*digests}) > 1:
         if may_differ:
             return False
-        names = ", ".join(getattr(one, "path", one.name) for one in variables[:SHOWN])
-        message = (
-            f"The workers' models have different variables; here there are {len(variables)}: "
-            f"{names}, … Each worker has to run the same script."
-        )
-        if not ring.leave_out(digests, "a model's variables"):
-            WorkersOfRing(ring).part()
-        mine = f"{len(variables)} variables"
-        raise ConfigurationError([Problem("the model", mine, "that of the others", message)])
+        other_variables.refuse(variables, forms, ring, call, digests)
     if model is not None:
         statistics.average(model, model.distribute_strategy)
     what = f"{call} (a model's values)"
-    digest = _digest(_bytes(value_of(one)) for one in variables)
+    digest = values.digest_of(variables)
     was_alike = model is not None and of_model.of(model).was_alike
     answers = ring.all_gather(digest + bytes([was_alike]), what=what)
     if len({one[:-1] for one in answers}) == 1:  # for example after a `fit`
@@ -228,24 +214,9 @@ def _take_from_chief(
         own = {id(one) for one in _with_optimizers(model)}
         known = [one for one in variables if id(one) in own]
         parted.say(_uncounted(model, known), ring, f"before {call}")
-    give(variables, ring, what)
+    values.give(variables, ring, what)
     log.debug("%d variables begin with the chief's values", len(variables))
     return True
-
-
-def give(variables: Iterable[Any], ring: RenewableRing, what: str) -> None:
-    """Give variables the chief's values; all workers call this, with the same variables.
-
-    Args:
-        variables: the variables, of any models and optimizers.
-        ring: the workers' ring.
-        what: the purpose, for the workers that are in another call.
-    """
-    for pack in _packs(variables):
-        content = b"".join(_bytes(_rows(*one)) for one in pack) if ring.rank == CHIEF else None
-        given = ring.broadcast(content, CHIEF, what=what)
-        if ring.rank != CHIEF:
-            _assign(pack, given)
 
 
 def _say_other_code(code: Facts, ring: RenewableRing, call: str) -> None:
@@ -253,64 +224,3 @@ def _say_other_code(code: Facts, ring: RenewableRing, call: str) -> None:
     workers = WorkersOfRing(ring)
     everyone = of_all(workers, code, f"{call} (the workers' code)")
     script_text.say_differences(everyone, [f"worker-{place}" for place in workers.members])
-
-
-# A variable and some of its rows; None: all of it.
-Piece: TypeAlias = tuple[Any, slice | None]
-
-
-def _packs(variables: Iterable[Any]) -> Iterator[list[Piece]]:
-    """Yield all variables in packs of about PACK_BYTES, which limits the memory for copies."""
-    pack: list[Piece] = []
-    packed = 0
-    for piece in itertools.chain.from_iterable(map(_pieces, variables)):
-        size = _rows(*piece).nbytes
-        if pack and packed + size > PACK_BYTES:
-            yield pack
-            pack, packed = [], 0
-        pack.append(piece)
-        packed += size
-    if pack:
-        yield pack
-
-
-def _pieces(variable: Any) -> Iterator[Piece]:
-    value = value_of(variable)
-    if value.nbytes <= PACK_BYTES or not value.ndim:
-        yield variable, None
-        return
-    rows = max(1, PACK_BYTES * len(value) // value.nbytes)
-    for begin in range(0, len(value), rows):
-        yield variable, slice(begin, min(begin + rows, len(value)))
-
-
-def _assign(pack: Iterable[Piece], content: bytes) -> None:
-    begin = 0
-    for variable, rows in pack:
-        like = _rows(variable, rows)
-        shape, dtype, size = like.shape, like.dtype, like.nbytes
-        del like  # TensorFlow copies a value that is still held before it changes it
-        given = np.frombuffer(content, dtype, size // dtype.itemsize, begin).reshape(shape)
-        if rows is None:
-            variable.assign(given)
-        else:
-            for copy in tensorflow_names.copies_of(held(variable)):
-                copy[rows].assign(given)
-        begin += size
-
-
-def _rows(variable: Any, rows: slice | None) -> np.ndarray:
-    value = value_of(variable)
-    return value if rows is None else value[rows]
-
-
-def _bytes(value: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-
-
-def _digest(parts: Iterable[Any]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(len(part).to_bytes(8))
-        digest.update(part)
-    return digest.digest()

@@ -1,0 +1,48 @@
+"""Says where the models of a ring's workers first have different variables."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.collectives.workers import WorkersOfRing
+from cluster_trainer.engine.facts import of_all, told
+from cluster_trainer.problems import ConfigurationError, Problem
+
+
+def refuse(
+    variables: Sequence[Any],
+    forms: Sequence[str],
+    ring: RenewableRing,
+    call: str,
+    digests: Sequence[bytes],
+) -> NoReturn:
+    """Say where the workers' variables first differ; all workers call this. See `make`."""
+    workers = WorkersOfRing(ring)
+    paths = [getattr(one, "path", one.name) for one in variables]
+    mine = {f"{n:09}": json.dumps(both) for n, both in enumerate(zip(forms, paths, strict=True))}
+    everyone = [
+        [tuple(json.loads(both)) for both in one.values()]
+        for one in of_all(workers, mine, f"{call} (other variables)")
+    ]
+    columns = itertools.zip_longest(*([form for form, _ in each] for each in everyone))
+    first = next(place for place, column in enumerate(columns) if len({*column}) > 1)
+    values = [_described(each, first) for each in everyone]
+    names = [f"worker-{place}" for place in workers.members]
+    mine_is = values[workers.rank]
+    advice = f"{told(names, values)}. Each worker has to run the same script."
+    if not workers.leave_out(digests, "a model's variables"):
+        workers.part()
+    raise ConfigurationError(
+        [Problem("the model's variables", mine_is, "the same on all workers", advice)]
+    )
+
+
+def _described(variables: Sequence[tuple[str, str]], place: int) -> str:
+    """Describe the variables, (form, path), of one worker: their number, and one of them."""
+    count = f"{len(variables)} variables"
+    if place >= len(variables):
+        return count
+    form, path = variables[place]
+    return f"{count}, of which number {place + 1} is {path} ({form})"

@@ -1,0 +1,1 @@
+"""What workers compare to know that they run the same program."""
