@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from enum import IntEnum
 from signal import Signals
 
+from cluster_trainer.private.passed_on import PassedOn
+
 SHOWN_CHARACTERS = 200
 
 HIDDEN = "***"
@@ -50,18 +52,7 @@ class Told(Problem):
         return self.advice
 
 
-class OwnError(Exception):
-    """An error of ours, which a user's `tf.function` passes on as it is.
-
-    TensorFlow's autograph makes a StagingError of most other errors that occur in code which it has
-    converted, and with the error's type the exit code would be lost.
-    """
-
-    # Its mere presence counts: tensorflow/python/autograph/impl/api.py, read in 2.21.
-    ag_pass_through = True
-
-
-class ConfigurationError(OwnError):
+class ConfigurationError(PassedOn):
     """The run cannot start as configured; the error has every problem that was found."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -69,7 +60,7 @@ class ConfigurationError(OwnError):
         self.problems = tuple(problems)
 
 
-class PeerLostError(OwnError):
+class PeerLostError(PassedOn):
     """Another worker was lost or never came; the job can continue once it is back."""
 
 
@@ -80,7 +71,7 @@ class PeerStoppedError(PeerLostError):
         super().__init__("another worker was asked to stop")
 
 
-class StopRequestedError(OwnError):
+class StopRequestedError(PassedOn):
     """This worker was asked to stop, by the signal `signal_number`."""
 
     def __init__(self, signal_number: int) -> None:
@@ -88,14 +79,14 @@ class StopRequestedError(OwnError):
         self.signal_number = signal_number
 
 
-class WorkerIsBackError(OwnError):
+class WorkerIsBackError(PassedOn):
     """A worker that was missing is to rejoin; the text is its name.
 
     The results so far are saved, and all workers resume from them.
     """
 
 
-class RoundsChosenError(OwnError):
+class RoundsChosenError(PassedOn):
     """The first seconds of a fit have chosen that it averages weights: all begin it again.
 
     Args:
@@ -106,7 +97,7 @@ class RoundsChosenError(OwnError):
         super().__init__(f"the fit begins again, with averages of weights every {every} steps")
 
 
-class RehearsedError(OwnError):
+class RehearsedError(PassedOn):
     """A first step was done without the other workers, so that it is compiled; see Rehearsal."""
 
 
@@ -114,7 +105,7 @@ class NotRehearsedError(RehearsedError):
     """No first step could be done without the others; the text says why."""
 
 
-class TrainingDivergedError(OwnError):
+class TrainingDivergedError(PassedOn):
     """The loss is no longer finite, so that further training is useless."""
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster_trainer.problems import OwnError
+from cluster_trainer.private.passed_on import PassedOn
 
 VARIABLE = "CLUSTER_GROUP_FD"
 LONGEST_ANSWER = 65_536
@@ -31,7 +31,7 @@ SILENT_SECONDS = 60
 EX_TEMPFAIL, EX_CONFIG = 75, 78
 
 
-class NeighboursError(OwnError):
+class NeighboursError(PassedOn):
     """There is no ring; the text names the missing neighbour, its address and the reason.
 
     Attributes:

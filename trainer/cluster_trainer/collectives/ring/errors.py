@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 
 from cluster_trainer.collectives.ring.wire import Record
-from cluster_trainer.problems import OwnError
+from cluster_trainer.private.passed_on import PassedOn
 
 CLOSED = "this ring was closed"
 
 
-class RingError(OwnError):
+class RingError(PassedOn):
     """The ring cannot be used any more: close it, and form another.
 
     Attributes:

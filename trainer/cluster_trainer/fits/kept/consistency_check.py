@@ -75,8 +75,8 @@ def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None
     """
     if config.wire != "float32" and count_of(strategy) > 1 and ring_of(strategy) is None:
         advice = (
-            f"TensorFlow sums the gradients of this {type(strategy).__name__}, and only a ring of "
-            "workers with one CPU each sends them in this format."
+            f"TensorFlow sums the gradients of this {type(strategy).__name__}, and only a ring "
+            "sends them in this format."
         )
         raise ConfigurationError([Problem(shown_name("wire"), config.wire, "float32", advice)])
 
@@ -94,7 +94,7 @@ def refuse_rounds(config: TrainerConfig, strategy: tf.distribute.Strategy) -> No
         return
     advice = (
         f"TensorFlow sums the gradients of this {type(strategy).__name__} in each step. Only the "
-        "workers of a ring, of one CPU each, take steps by themselves."
+        "workers of a ring take steps by themselves."
     )
     name, received = shown_name("sync_every"), str(config.sync_every)
     raise ConfigurationError([Problem(name, received, "1", advice)])
