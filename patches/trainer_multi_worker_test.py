@@ -15,7 +15,7 @@ import keras
 from keras.src import backend
 from keras.src import testing
 
-SECONDS = 120
+SECONDS = 300  # of a busy machine; alone it takes 10
 
 
 def train(steps_per_execution):

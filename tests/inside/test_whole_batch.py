@@ -24,6 +24,7 @@ IN_BRANCHES = {
     "reset_in_a_condition": "training (gradients)",
     "reset_of_a_scaled_loss": "training (gradients)",
     "normalizes_in_a_branch": "training (BatchNorm)",
+    "normalizes_in_a_loop": "training (BatchNorm)",
 }
 OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in [*NOT_ON_DEVICES, *IN_BRANCHES]]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]

@@ -389,8 +389,8 @@ def sparse_inputs():
 class NormalizesInABranch(keras.Model):
     def __init__(self):
         super().__init__()
-        self.normal = keras.layers.BatchNormalization(synchronized=True)
-        self.out = keras.layers.Dense(1)
+        self.normal = keras.layers.BatchNormalization(synchronized=True, name="normal")
+        self.out = keras.layers.Dense(1, name="out")
 
     def call(self, x, *, training=False):
         x = tf.cond(
@@ -399,9 +399,20 @@ class NormalizesInABranch(keras.Model):
         return self.out(x)
 
 
-def normalizes_in_a_branch():
+class NormalizesInALoop(NormalizesInABranch):
+    def call(self, x, *, training=False):
+        (x,) = tf.while_loop(
+            lambda _: True,
+            lambda x: (self.normal(x, training=training),),
+            (x,),
+            maximum_iterations=2,
+        )
+        return self.out(x)
+
+
+def normalizes(model):
     keras.utils.set_random_seed(0)
-    model = NormalizesInABranch()
+    model = model()
     model.normal.build((None, 4))
     model.compile("sgd", "mse")
     model.fit(X, Y, **EPOCHS)
@@ -409,7 +420,8 @@ def normalizes_in_a_branch():
 
 
 PROGRAMS = {
-    "normalizes_in_a_branch": normalizes_in_a_branch,
+    "normalizes_in_a_branch": lambda: normalizes(NormalizesInABranch),
+    "normalizes_in_a_loop": lambda: normalizes(NormalizesInALoop),
     "sparse_inputs": sparse_inputs,
     "counts": counted,
     "momentum_encoder": momentum_encoder,

@@ -208,7 +208,7 @@ def _called(
     step's calls run in the order in which they were traced, even in functions, conditions and
     loops.
     """
-    turn = _turn()
+    turn = _in_this_graph(_turn())
     with _not_by_xla(), tf.device("CPU:0"):
         number = tf.raw_ops.ReadVariableOp(resource=turn, dtype=tf.int64)
         taken = tf.numpy_function(lambda _, *own: call(*own), [number, *given], dtypes, name=SUM)
@@ -218,10 +218,28 @@ def _called(
     return list(results)
 
 
+def _in_this_graph(resource: tf.Tensor) -> tf.Tensor:
+    """Return a resource as a tensor of the graph that is built, passed on by each graph around it.
+
+    TensorFlow cannot take the gradient of a branch (`tf.cond`) if that gradient uses a resource
+    that the branch's graph has from Python, and not from the graph around it.
+    """
+    if tf.executing_eagerly():
+        return resource
+    graphs = [tf.compat.v1.get_default_graph()]
+    while getattr(graphs[-1], "outer_graph", None) is not None:
+        graphs.append(graphs[-1].outer_graph)
+    for graph in reversed(graphs):
+        if hasattr(graph, "capture"):  # the graph of a function
+            resource = graph.capture(resource)
+    return resource
+
+
 def _place(ring: RenewableRing) -> tf.Tensor:
     """Return [rank, number of ranks] when the step runs, int32 [2]: it may outlive a ring."""
     with tf.device("CPU:0"):
-        place = tf.raw_ops.ReadVariableOp(resource=_variable_of(ring), dtype=tf.int32)
+        variable = _in_this_graph(_variable_of(ring))
+        place = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.int32)
     place.set_shape([2])
     return place
 
