@@ -11,6 +11,8 @@ from pathlib import Path
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
 PORT = 2222
+FOLDER_IN_HOME = "cluster-trainer"
+"""The folder for runs and code of a machine without dir=, in its user's home folder."""
 MOST_PORT = 65535
 TARGET = re.compile(
     r"(?P<user>[A-Za-z_][A-Za-z0-9_.-]*@)?"
@@ -38,7 +40,7 @@ class Host:
         target: "user@host" or "user@host:sshport".
         gpus: those it trains on, "0,1" or "all"; "": all, if the image is for GPUs.
         data: the folder there that is mounted at /data; "": one in `dir`.
-        dir: the folder there for runs and code; "": cluster-trainer in the user's home.
+        dir: the folder there for runs and code; "": FOLDER_IN_HOME.
         address: by which the other machines reach it; "": what SSH connects to.
         port: on which its worker is reached.
     """

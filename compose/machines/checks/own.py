@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from machines.checks.facts import Facts
 from machines.kept import Kept
 from machines.machine import Machine, container_of
 
@@ -34,6 +35,11 @@ class Own:
     def on(self, machine: Machine) -> dict[str, int]:
         """Return those on a machine, with their ports."""
         return {name: port for (place, name), port in self.ports.items() if place == machine.name}
+
+    def running(self, facts: Facts) -> dict[str, int]:
+        """Return those that run on a machine until they are replaced, with their ports."""
+        there = facts.told.get("there", []) if self.may_run else []
+        return {name: port for name, port in self.on(facts.machine).items() if name in there}
 
 
 NONE = Own({}, may_run=False)
