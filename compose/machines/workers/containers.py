@@ -13,11 +13,16 @@ RUNNING = ("running", "restarting", "paused")
 
 
 def stop(machine: Machine, project: str) -> str:
-    """Ask a machine's worker to stop, and wait until it has ended; return what went wrong."""
+    """Ask a machine's worker to stop, and wait until it has ended; return what went wrong.
+
+    A worker without a container has nothing to stop: its start was cut off, or it was removed.
+    """
     name = container_of(machine, project)
     stopping = f"docker stop {shlex.quote(name)}"
     ended = machine.ask(stopping, seconds=_grace(machine, name) + END_SECONDS)
-    return f"{machine.name}: {last_line(ended.stderr)}" if ended.returncode else ""
+    if not ended.returncode or _is_gone(ended.stderr):
+        return ""
+    return f"{machine.name}: {last_line(ended.stderr)}"
 
 
 def stop_all(machines: Sequence[Machine], project: str) -> list[str]:
@@ -48,7 +53,11 @@ def _is_gone(said: str) -> bool:
 def start_again(machine: Machine, project: str) -> str:
     """Start a worker that has ended; return what went wrong."""
     ended = machine.docker("start", container_of(machine, project))
-    return f"{machine.name}: {last_line(ended.stderr)}" if ended.returncode else ""
+    if not ended.returncode:
+        return ""
+    if _is_gone(ended.stderr):
+        return f"{machine.name}: {machine.service} has no container; `make resume` starts all again"
+    return f"{machine.name}: {last_line(ended.stderr)}"
 
 
 def remove(machine: Machine, project: str) -> str:

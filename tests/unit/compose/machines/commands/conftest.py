@@ -1,6 +1,7 @@
 """Machines, an operator, and the commands of a cluster on them."""
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,16 @@ class World:
         labels["com.docker.compose.service"] = f"worker-{index}"
         self.machines[machine].put(f"{NAME}-worker-{index}", state, **labels)
 
+    def is_asked_to_start(self, machine):
+        """Tell whether a worker is being started on a machine, or was."""
+        return any("--detach" in call for call in self.machines[machine].calls("run"))
+
+    def start(self, *arguments, **environ):
+        """Start a command, which can be killed."""
+        command = [sys.executable, str(CLUSTER), *arguments]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, env=self.environ | environ, **pipes)
+
     def run(self, *arguments, **environ):
         command = [sys.executable, str(CLUSTER), *arguments]
         return fake_machines.run(command, self.environ | environ)
@@ -68,9 +79,15 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
-    made = World(tmp_path)
-    made.keep()
-    made.put("m1", 0)
-    made.put("m2", 1)
-    return made
+def empty(tmp_path):
+    """Machines without a cluster."""
+    return World(tmp_path)
+
+
+@pytest.fixture
+def world(empty):
+    """A cluster that runs on m1 and m2."""
+    empty.keep()
+    empty.put("m1", 0)
+    empty.put("m2", 1)
+    return empty
