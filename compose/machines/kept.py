@@ -51,6 +51,11 @@ class Kept:
         return of(self.hosts)
 
     @property
+    def left(self) -> list[Machine]:
+        """Its machines whose workers `down` has not removed."""
+        return [one for one in self.machines if one.index not in self.removed]
+
+    @property
     def places(self) -> list[tuple[Machine, str]]:
         """Each machine with the run's folder there."""
         runs = [f"{folder}/runs/{self.run}" for folder in self.folders]

@@ -21,7 +21,7 @@ def down(kept: Kept, environ: Mapping[str, str]) -> int:
         EndError: another command changes the cluster.
     """
     with files.held(kept, environ):
-        those = [one for one in kept.machines if one.index not in kept.removed]
+        those = kept.left
         containers.stop_all(those, kept.project)
         found = at_once(lambda one: containers.remove(one, kept.project), those)
         left = [one.index for one, problem in zip(those, found) if problem]

@@ -86,7 +86,7 @@ def _start(
     if replacement:
         kept.refuse_changed(replacement.known, environ)
     else:
-        earlier.settle(environ)
+        earlier.settle(hosts, environ)
     known = kept.read(environ)
     own = Own.of(known, may_run=bool(replacement))
 

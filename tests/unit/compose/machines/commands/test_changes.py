@@ -91,6 +91,33 @@ def test_a_cluster_that_runs_is_not_started_again(world, is_started):
     assert world.states() == RUNNING
 
 
+@pytest.mark.parametrize("command", ["up", "resume"])
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_machine_of_the_last_start_that_is_away_is_not_forgotten(world, command, is_started):
+    world.keep(is_started=is_started)
+    world.put("m1", 0, "exited" if is_started else "running")
+    world.machines["m2"].cut_off()
+    before, record = world.states(), world.kept()
+    done = world.run(command, HOSTS="ana@m1 ana@m3")
+    assert done.returncode == 78, done
+    assert "ana@m2 does not answer" in done.stderr
+    assert "worker-1 of the run first" in done.stderr
+    assert "make replace HOST=ana@m2" in done.stderr
+    assert (world.states(), world.kept()) == (before, record)
+    world.machines["m2"].cut_off(is_away=False)
+    world.put("m2", 1, "exited")
+    assert world.run(command, HOSTS="ana@m1 ana@m3").returncode == 0
+    assert world.states()["m2"] == {}
+
+
+def test_a_machine_without_a_worker_may_be_away(world):
+    world.put("m1", 0, "exited")
+    world.machines["m2"].cut_off()
+    world.keep(removed=(1,))
+    done = world.run("up", HOSTS="ana@m1 ana@m3")
+    assert done.returncode == 0, done
+
+
 def test_down_keeps_the_record_of_a_machine_that_is_away(world):
     world.machines["m2"].cut_off()
     done = world.run("down")
