@@ -100,7 +100,7 @@ def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
 
 def _docker(here: Path, words: list[str]) -> int:
     if words[0] == "--host":
-        machine = here / words[1].rpartition("@")[2]
+        machine = here / words[1].removeprefix("ssh://").rpartition("@")[2]
         words = words[2:]
         if (machine / "away").exists():
             return _fail("no route")

@@ -28,7 +28,7 @@ def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> 
         EndError: with all that is wrong, one sentence each.
     """
     say(f"checking {len(machines)} machine(s)")
-    told = at_once(lambda one: facts.ask(one, image, project), machines)
+    told = at_once(lambda one: facts.ask(one, image, project, own.start), machines)
     found = problems(told, image, own)
     able = [one for one in told if one.has(image) and not _has_problem(one, found)]
     found += connections.problems(image.name, able, own)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from local_cluster.engine import PROJECT
 from machines.host import FOLDER_IN_HOME
 from machines.image import Image
-from machines.machine import SSH_FAILED, Machine, container_of, last_line
+from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
 
 PROBE = """
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
@@ -29,6 +29,7 @@ if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); the
     echo "security=$(docker info --format '{{{{json .SecurityOptions}}}}')"
     echo "runtimes=$(docker info --format '{{{{json .Runtimes}}}}')"
     docker image inspect --format 'image={image_form}' {image} 2>/dev/null || true
+    [ -z {start} ] || docker ps --all --filter label={of_start} --format 'of_start={{{{.Names}}}}'
     docker inspect {container} >/dev/null 2>&1 && echo "taken=1"
     docker ps --filter label={project} --format 'there={{{{.Names}}}}'
     docker ps --filter label={project} --filter status=restarting --format 'there={{{{.Names}}}}'
@@ -82,7 +83,7 @@ class Facts:
         return self.one("image") == image.fingerprint
 
 
-def probe(machine: Machine, image: Image, project: str) -> str:
+def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
     """Return the script that prints a machine's facts, a name and a value on each line."""
     return PROBE.format(
         folder=shlex.quote(machine.host.dir),
@@ -92,13 +93,22 @@ def probe(machine: Machine, image: Image, project: str) -> str:
         image_form=image.FORM,
         project=shlex.quote(f"{PROJECT}={project}"),
         container=shlex.quote(container_of(machine, project)),
+        start=shlex.quote(start),
+        of_start=shlex.quote(f"{START}={start}"),
     )
 
 
-def ask(machine: Machine, image: Image, project: str) -> Facts:
-    """Ask a machine; one that cannot be reached is no error here."""
+def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
+    """Ask a machine; one that cannot be reached is no error here.
+
+    Args:
+        machine: it.
+        image: what its worker is to run.
+        project: the cluster's name.
+        start: the project's last start, of which it names the workers; "": it is unknown.
+    """
     begin = time.time()
-    ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project))}")
+    ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project, start))}")
     end = time.time()
     if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
         return Facts(machine, {}, last_line(ended.stderr))

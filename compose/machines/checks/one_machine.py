@@ -136,7 +136,7 @@ def _of_containers(facts: Facts, own: Own) -> Iterator[str]:
         removes = f"`{by_hand} {' '.join(names)}` removes them"
         yield f"workers of this project run there: {', '.join(names)}. {removes}"
     name = facts.one("container")
-    if facts.one("taken") and name not in own.on(facts.machine) and name not in running:
+    if facts.one("taken") and name not in own.on(facts) and name not in running:
         yield f"a container {name} is there, which has ended. `{by_hand} {name}` removes it"
 
 

@@ -150,6 +150,7 @@ def _start_workers(
         runs=str(start.settings.runs),
         folders=tuple(one.folder for one in told),
         is_started=False,
+        start=start.name,
     )
     kept.write(new, environ)
     try:

@@ -1,5 +1,7 @@
 """The list of what is wrong with machines."""
 
+from dataclasses import replace
+
 import pytest
 
 from machines.checks.facts import Facts
@@ -127,6 +129,15 @@ def test_a_worker_that_is_to_be_replaced_may_run(own, number):
 def test_a_container_that_has_ended_may_not_have_the_name(own, number):
     told = without(container=["p-worker-0"], taken=["1"])
     assert len(problems([a_machine(told)], CPU, own)) == number
+
+
+def test_a_worker_of_the_last_start_is_known_where_its_machine_is_named_differently():
+    told = without(container=["p-worker-0"], taken=["1"], of_start=["p-worker-0"])
+    other = Own({("m0", "p-worker-0"): 2222}, may_run=False)
+    assert problems([a_machine(told)], CPU, other) == []
+    there = without(there=["p-worker-0"], listens=["08AE"], of_start=["p-worker-0"])
+    assert problems([a_machine(there)], CPU, replace(other, may_run=True)) == []
+    assert len(problems([a_machine(there)], CPU, other)) == 2
 
 
 def test_a_clock_that_differs_from_the_others():

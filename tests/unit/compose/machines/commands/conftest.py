@@ -34,8 +34,15 @@ class World:
             "COMPOSE_PROJECT_NAME": NAME,
             "IMAGE": "i",
         }
+        self.let_workers_run(is_allowed=False)
+
+    def let_workers_run(self, *, is_allowed=True):
+        """Let new workers run; otherwise they end at once, so that `up` does."""
         for one in self.machines.values():
-            (one.folder / "ends").touch()  # new workers end at once, so that `up` does
+            if is_allowed:
+                (one.folder / "ends").unlink()
+            else:
+                (one.folder / "ends").touch()
 
     def keep(self, hosts="ana@m1 ana@m2", **changes):
         """Write the records of a cluster, and make its containers."""

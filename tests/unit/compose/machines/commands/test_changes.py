@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.waiting import wait_until
 from machines import kept
 
 RUNNING = {"m1": {"p-worker-0": "running"}, "m2": {"p-worker-1": "running"}, "m3": {}}
@@ -116,6 +117,25 @@ def test_a_machine_without_a_worker_may_be_away(world):
     world.keep(removed=(1,))
     done = world.run("up", HOSTS="ana@m1 ana@m3")
     assert done.returncode == 0, done
+
+
+def test_a_machine_that_is_named_differently_is_known_by_its_workers_label(empty):
+    assert empty.run("up", HOSTS="m1 m2").returncode == 0
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 0, done
+    assert [one.target for one in empty.kept().hosts] == ["ana@m1", "ana@m2"]
+
+
+def test_a_worker_that_runs_may_leave_a_machine_that_is_named_differently(empty):
+    empty.let_workers_run()
+    process = empty.start("up", HOSTS="m1 m2")
+    wait_until(lambda: empty.kept() and empty.kept().is_started, 60, "it runs", empty.states)
+    process.kill()
+    process.wait()
+    empty.let_workers_run(is_allowed=False)
+    done = empty.run("replace", "m2", "ana@m2 port=2300")
+    assert done.returncode == 0, done
+    assert [one.target for one in empty.kept().hosts] == ["m1", "ana@m2"]
 
 
 def test_down_keeps_the_record_of_a_machine_that_is_away(world):

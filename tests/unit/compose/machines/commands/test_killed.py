@@ -14,7 +14,7 @@ HOSTS = "ana@m1 ana@m2"
 def killed(empty):
     """Machines where m1 has a worker that waits for the other one, which was not started."""
     first, second = empty.machines["m1"], empty.machines["m2"]
-    (first.folder / "ends").unlink()
+    empty.let_workers_run()
     second.hang("detached")
     process = empty.start("up", HOSTS=HOSTS)
     started = lambda: first.containers and empty.is_asked_to_start("m2")  # noqa: E731
@@ -22,7 +22,7 @@ def killed(empty):
     process.kill()
     process.wait()
     second.cut_hanging("detached")
-    (first.folder / "ends").touch()
+    empty.let_workers_run(is_allowed=False)
     assert empty.states() == {"m1": {"p-worker-0": "running"}, "m2": {}, "m3": {}}
     return empty
 
