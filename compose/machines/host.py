@@ -95,22 +95,7 @@ def parse(lines: Iterable[str]) -> list[Host]:
         EndError: with every problem, one sentence each.
     """
     problems: list[str] = []
-    entries: list[list[str]] = []
-    for line in lines:
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError as error:
-            problems.append(f'HOSTS: received "{line.strip()}" ({error}); accepted: {A_HOST}.')
-            continue
-        of_line: list[list[str]] = []
-        for word in words:
-            if "=" not in word:
-                of_line.append([word])
-            elif of_line:
-                of_line[-1].append(word)
-            else:
-                problems.append(f'HOSTS: received "{word}" without a host before it.')
-        entries += of_line
+    entries = [entry for line in lines for entry in _entries(line, problems)]
     hosts = [_host(entry, problems) for entry in entries]
     if not hosts and not problems:
         problems.append(f"HOSTS: received no host; accepted: {A_HOST}.")
@@ -118,6 +103,24 @@ def parse(lines: Iterable[str]) -> list[Host]:
     if problems:
         raise EndError(EXIT_CONFIGURATION, *problems)
     return hosts
+
+
+def _entries(line: str, problems: list[str]) -> list[list[str]]:
+    """Return each host of a line, with its options."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        problems.append(f'HOSTS: received "{line.strip()}" ({error}); accepted: {A_HOST}.')
+        return []
+    entries: list[list[str]] = []
+    for word in words:
+        if "=" not in word:
+            entries.append([word])
+        elif entries:
+            entries[-1].append(word)
+        else:
+            problems.append(f'HOSTS: received "{word}" without a host before it.')
+    return entries
 
 
 def _host(entry: Sequence[str], problems: list[str]) -> Host:
