@@ -25,6 +25,7 @@ DEPLOY = ("docker", "stack", "deploy", "--resolve-image", "never", "--compose-fi
 RIGHTS = (
     *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--device-cgroup-rule=a *:* rwm"),
     *("--security-opt=seccomp=unconfined", "--security-opt=systempaths=unconfined"),
+    "--tmpfs=/run",  # empty after a loss of power, as on a machine: no socket is left there
 )
 
 

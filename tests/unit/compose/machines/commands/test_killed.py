@@ -80,3 +80,11 @@ def test_a_worker_that_is_started_after_the_kill_completes_the_cluster(killed):
     assert [one["trouble"] for one in json.loads(done.stdout)] == ["", ""]
     assert killed.run("down").returncode == 0
     assert killed.states() == {"m1": {}, "m2": {}, "m3": {}}
+
+
+def test_a_worker_that_is_started_after_down_is_named_with_what_removes_it(killed):
+    assert killed.run("down").returncode == 0
+    killed.put("m2", 1)
+    done = killed.run("up", HOSTS=HOSTS)
+    assert done.returncode == 78, done
+    assert "docker --host ssh://ana@m2 rm --force p-worker-1" in done.stderr
