@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 from local_cluster.messages import EXIT_ERROR, EndError
+from local_cluster.processes import answer_of
 
 NO_DOCKER = "there is no docker command here; `make engine` shows what to install."
 PROJECT = "com.docker.compose.project"
@@ -21,8 +22,6 @@ WORKER = (
 FIELDS = 6
 """The number of the template's fields for a worker."""
 TENSORBOARD = "tensorboard"
-NO_ANSWER = 124
-"""The exit code of a command that reached its time limit, as with `timeout`."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +79,7 @@ class Engine:
         """
         pipe = subprocess.PIPE
         process = self.start(arguments, environ=environ, output=pipe, errors=pipe)
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            message = f"no answer within {seconds:g} s"
-            return subprocess.CompletedProcess(arguments, NO_ANSWER, "", message)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        texts = out.decode(errors="replace"), err.decode(errors="replace")
-        return subprocess.CompletedProcess(arguments, process.returncode, *texts)
+        return answer_of(process, seconds)
 
     def output_of(self, *arguments: str) -> str:
         """Run `docker …` and return its output, without the last newline.

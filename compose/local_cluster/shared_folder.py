@@ -125,11 +125,8 @@ class SharedFolder:
 
     def time_of(self, name: str) -> float:
         """Return the time of a file's last change, in seconds since 1970; 0 if there is no file."""
-        try:
-            with self.opened() as number:
-                return os.stat(name, dir_fd=number, follow_symlinks=False).st_mtime
-        except OSError:
-            return 0.0
+        found = self._stat(name)
+        return found.st_mtime if found else 0.0
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> BinaryIO:
         """Open a regular file, without a buffer."""
@@ -217,11 +214,16 @@ class SharedFolder:
                 raise
 
     def _mode(self, name: str) -> int:
+        found = self._stat(name)
+        return found.st_mode if found else 0
+
+    def _stat(self, name: str) -> os.stat_result | None:
+        """Return what is known of a file, a folder or a link; None: there is none."""
         try:
             with self.opened() as number:
-                return os.stat(name, dir_fd=number, follow_symlinks=False).st_mode
+                return os.stat(name, dir_fd=number, follow_symlinks=False)
         except OSError:
-            return 0
+            return None
 
 
 def refusal(folder: SharedFolder, error: OSError) -> EndError:

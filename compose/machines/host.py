@@ -11,6 +11,8 @@ from pathlib import Path
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
 PORT = 2222
+FOLDER_IN_HOME = "cluster-trainer"
+"""The folder for runs and code of a machine without dir=, in its user's home folder."""
 MOST_PORT = 65535
 TARGET = re.compile(
     r"(?P<user>[A-Za-z_][A-Za-z0-9_.-]*@)?"
@@ -38,7 +40,7 @@ class Host:
         target: "user@host" or "user@host:sshport".
         gpus: those it trains on, "0,1" or "all"; "": all, if the image is for GPUs.
         data: the folder there that is mounted at /data; "": one in `dir`.
-        dir: the folder there for runs and code; "": cluster-trainer in the user's home.
+        dir: the folder there for runs and code; "": FOLDER_IN_HOME.
         address: by which the other machines reach it; "": what SSH connects to.
         port: on which its worker is reached.
     """
@@ -93,22 +95,7 @@ def parse(lines: Iterable[str]) -> list[Host]:
         EndError: with every problem, one sentence each.
     """
     problems: list[str] = []
-    entries: list[list[str]] = []
-    for line in lines:
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError as error:
-            problems.append(f'HOSTS: received "{line.strip()}" ({error}); accepted: {A_HOST}.')
-            continue
-        of_line: list[list[str]] = []
-        for word in words:
-            if "=" not in word:
-                of_line.append([word])
-            elif of_line:
-                of_line[-1].append(word)
-            else:
-                problems.append(f'HOSTS: received "{word}" without a host before it.')
-        entries += of_line
+    entries = [entry for line in lines for entry in _entries(line, problems)]
     hosts = [_host(entry, problems) for entry in entries]
     if not hosts and not problems:
         problems.append(f"HOSTS: received no host; accepted: {A_HOST}.")
@@ -116,6 +103,24 @@ def parse(lines: Iterable[str]) -> list[Host]:
     if problems:
         raise EndError(EXIT_CONFIGURATION, *problems)
     return hosts
+
+
+def _entries(line: str, problems: list[str]) -> list[list[str]]:
+    """Return each host of a line, with its options."""
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        problems.append(f'HOSTS: received "{line.strip()}" ({error}); accepted: {A_HOST}.')
+        return []
+    entries: list[list[str]] = []
+    for word in words:
+        if "=" not in word:
+            entries.append([word])
+        elif entries:
+            entries[-1].append(word)
+        else:
+            problems.append(f'HOSTS: received "{word}" without a host before it.')
+    return entries
 
 
 def _host(entry: Sequence[str], problems: list[str]) -> Host:

@@ -35,6 +35,7 @@ class Kept:
         folders: each machine's folder for runs and code.
         is_started: whether all workers were started; False: the start was cut off.
         removed: the numbers of the workers that `down` has removed; the other machines were away.
+        start: the random name of its start, a label of its workers; "": an earlier version's.
     """
 
     project: str
@@ -44,11 +45,17 @@ class Kept:
     folders: tuple[str, ...]
     is_started: bool = True
     removed: tuple[int, ...] = ()
+    start: str = ""
 
     @property
     def machines(self) -> list[Machine]:
         """Its machines, with their workers' numbers."""
         return of(self.hosts)
+
+    @property
+    def left(self) -> list[Machine]:
+        """Its machines whose workers `down` has not removed."""
+        return [one for one in self.machines if one.index not in self.removed]
 
     @property
     def places(self) -> list[tuple[Machine, str]]:
@@ -95,7 +102,8 @@ def _parsed(name: str, found: Any) -> Kept:  # noqa: ANN401 -- of a file
         ValueError: it has something else, as LookupError, TypeError and EndError say, too.
     """
     lines, folders, removed = found["hosts"], found["folders"], found.get("removed", [])
-    texts = [*lines, *folders, found["run"], found["runs"]]
+    start = found.get("start", "")
+    texts = [*lines, *folders, found["run"], found["runs"], start]
     if not all(isinstance(one, str) for one in texts) or not found["run"]:
         raise ValueError("texts are missing")
     hosts = tuple(parse(lines))
@@ -103,7 +111,7 @@ def _parsed(name: str, found: Any) -> Kept:  # noqa: ANN401 -- of a file
         raise ValueError(f"{len(hosts)} hosts, {len(folders)} folders")
     is_started = bool(found.get("is_started", True))
     place = found["run"], found["runs"], tuple(folders)
-    return Kept(name, hosts, *place, is_started, tuple(sorted(removed)))
+    return Kept(name, hosts, *place, is_started, tuple(sorted(removed)), start)
 
 
 def is_current(environ: Mapping[str, str]) -> Callable[[], bool]:
@@ -152,6 +160,7 @@ def write(kept: Kept, environ: Mapping[str, str]) -> None:
         "folders": [*kept.folders],
         "is_started": kept.is_started,
         "removed": [*kept.removed],
+        "start": kept.start,
     }
     new = file.with_name(f".new-{file.name}")
     new.write_text(json.dumps(content, indent=2), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -9,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Callable, TypeVar
 
-from local_cluster.engine import NO_ANSWER, Engine
+from local_cluster.engine import Engine
 from local_cluster.messages import EXIT_ERROR, EndError
+from local_cluster.processes import answer_of
 from machines.host import Host
 
 T = TypeVar("T")
@@ -23,6 +25,10 @@ OPTIONS = (
 checked as the user's SSH configuration says."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
+RUN = "cluster-trainer.run"
+"""The label of a worker's container with the run that it takes part in."""
+START = "cluster-trainer.start"
+"""The label of a worker's container with the start that made it."""
 WITH_THE_CONNECTION = "exec 3<&0; (cat; kill -TERM 0) <&3 >/dev/null 2>&1 & {command}"
 """Ends a command that runs for long when the connection is lost, or its end here is closed."""
 
@@ -81,20 +87,23 @@ class Machine:
 
     def ask(self, command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a command of its shell, and return how it ended and what it printed."""
-        process = self.start(command, output=subprocess.PIPE)
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            late = f"no answer within {seconds:g} s"
-            return subprocess.CompletedProcess(command, NO_ANSWER, "", late)
-        texts = out.decode(errors="replace"), err.decode(errors="replace")
-        return subprocess.CompletedProcess(command, process.returncode, *texts)
+        return answer_of(self.start(command, output=subprocess.PIPE), seconds)
 
     def docker(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a docker command there, and return how it ended and what it printed."""
         return self.ask(f"docker {' '.join(map(shlex.quote, arguments))}", seconds)
+
+
+def address_of(machine: Machine) -> str:
+    """Return the address by which the others reach a machine: what SSH connects to."""
+    if machine.host.address:
+        return machine.host.address
+    ended = subprocess.run(
+        ["ssh", "-G", *machine.host.ssh], capture_output=True, text=True, check=False
+    )
+    match = re.search("^hostname (.+)$", ended.stdout, re.MULTILINE)
+    name = match[1] if match else machine.host.ssh[-1].rpartition("@")[2]
+    return f"[{name}]" if ":" in name else name
 
 
 def container_of(machine: Machine, project: str) -> str:

@@ -8,11 +8,8 @@ from local_cluster.commands.resume import HOSTS, name_of_run, was_of
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import project, runs_folder
 from local_cluster.settings.remembered import record_of
-from machines.host import parse
+from machines.host import FOLDER_IN_HOME, parse
 from machines.kept import Kept, refuse_none
-
-IN_HOME = "cluster-trainer"
-"""Where a machine's results are without dir=: SSH's commands start in the home folder."""
 
 
 def cluster_of(environ: Mapping[str, str]) -> Kept:
@@ -35,7 +32,8 @@ def cluster_of(environ: Mapping[str, str]) -> Kept:
         told = f'RUN_NAME: received "{name}", a run of this machine'
         raise EndError(EXIT_CONFIGURATION, f"{told}; accepted: a run on other machines.")
     hosts = tuple(parse(was[HOSTS].splitlines()))
-    folders = tuple(host.dir or IN_HOME for host in hosts)
+    # A relative path, because SSH's commands start in the home folder.
+    folders = tuple(host.dir or FOLDER_IN_HOME for host in hosts)
     return Kept(was.get("COMPOSE_PROJECT_NAME") or project(environ), hosts, run, str(runs), folders)
 
 

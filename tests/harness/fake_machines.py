@@ -6,8 +6,10 @@ files with their state, and `calls` has every docker command. An empty file `awa
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,9 @@ cd "$HOME" && exec sh -c "$command"
 """
 DOCKER = '#!/bin/sh\nexec "{python}" "{file}" "{folder}" "$@"\n'
 IMAGE = "layers"
+LABEL = re.compile(r'\{\{(or \()?(?:index \.Config\.Labels|\.Label) "([^"]+)"\)?(?: "-")?\}\}')
+"""A label in a template, which may be `or (…) "-"`."""
+HANGS_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,14 @@ class FakeMachine:
         """Let docker commands of a kind work again."""
         (self.folder / f"fail-{word}").unlink()
 
+    def hang(self, word: str) -> None:
+        """Let docker commands of a kind hang, as on a bad connection, until they are cut off."""
+        (self.folder / f"hang-{word}").touch()
+
+    def cut_hanging(self, word: str) -> None:
+        """Let the commands that hang fail, and later ones work."""
+        (self.folder / f"hang-{word}").unlink()
+
     def _files(self) -> Iterator[Path]:
         yield from sorted((self.folder / "containers").iterdir())
 
@@ -87,7 +100,7 @@ def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
 
 def _docker(here: Path, words: list[str]) -> int:
     if words[0] == "--host":
-        machine = here / words[1].rpartition("@")[2]
+        machine = here / words[1].removeprefix("ssh://").rpartition("@")[2]
         words = words[2:]
         if (machine / "away").exists():
             return _fail("no route")
@@ -95,7 +108,10 @@ def _docker(here: Path, words: list[str]) -> int:
         machine = Path(os.environ.get("FAKE_MACHINE") or here / "here")
     with (machine / "calls").open("a") as calls:
         calls.write(json.dumps(words) + "\n")
-    failing = machine / f"fail-{'detached' if '--detach' in words else words[0]}"
+    kind = "detached" if "--detach" in words else words[0]
+    if _has_hung(machine / f"hang-{kind}"):
+        return _fail("the connection was lost")
+    failing = machine / f"fail-{kind}"
     if failing.exists():
         return _fail(failing.read_text())
     done = {
@@ -107,6 +123,15 @@ def _docker(here: Path, words: list[str]) -> int:
         "ps": _ps,
     }.get(words[0], _other)
     return done(machine / "containers", words)
+
+
+def _has_hung(file: Path) -> bool:
+    """Wait while a file is there; return whether it was."""
+    end = time.monotonic() + HANGS_SECONDS
+    has_hung = file.exists()
+    while file.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    return has_hung
 
 
 def _fail(said: str) -> int:
@@ -133,15 +158,26 @@ def _inspect(containers: Path, words: list[str]) -> int:
     file = containers / words[-1]
     if not file.exists():
         return _fail(f"Error: No such object: {words[-1]}")
-    content = json.loads(file.read_text())
-    state = content["state"]
     form = words[2] if words[1] == "--format" else ""
-    known = {"{{.State.Status}}": state, "{{.Config.StopTimeout}}": "10"}
-    if form.startswith("{{index .Config.Labels "):
-        print(content["labels"].get(form.split('"')[1], ""))
-        return 0
-    print(known.get(form, form.replace("{{.State.Status}} {{.State.ExitCode}}", f"{state} 0")))
+    print(_filled(form, file))
     return 0
+
+
+def _filled(form: str, file: Path) -> str:
+    """Return a template with what it asks of a container."""
+    content = json.loads(file.read_text())
+    fields = {
+        "{{.State.Status}}": content["state"],
+        "{{.State.ExitCode}}": "0",
+        "{{.State.StartedAt}}": "2026-11-28T10:00:00Z",
+        "{{.Config.StopTimeout}}": "10",
+        "{{.Id}}": file.name,
+        "{{.ID}}": file.name,
+        "{{.Names}}": file.name,
+    }
+    for field, value in fields.items():
+        form = form.replace(field, value)
+    return LABEL.sub(lambda found: content["labels"].get(found[2], "-" if found[1] else ""), form)
 
 
 def _change(containers: Path, name: str, state: str) -> int:
@@ -174,7 +210,7 @@ def _ps(containers: Path, words: list[str]) -> int:
         has_all = all(found["labels"].get(name) == text for name, text in wanted.items())
         if has_all and ("--all" in words or found["state"] == "running"):
             form = words[words.index("--format") + 1] if "--format" in words else "{{.Names}}"
-            print(form.replace("{{.Names}}", file.name))
+            print(_filled(form, file))
     return 0
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docker.models.containers import Container
 
-from harness.waiting import WaitError, logs_of
+from harness.waiting import logs_of, wait_inside
 from harness.workbench import Workbench
 
 PROJECT = Path(__file__).parents[2]
@@ -25,6 +25,7 @@ DEPLOY = ("docker", "stack", "deploy", "--resolve-image", "never", "--compose-fi
 RIGHTS = (
     *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--device-cgroup-rule=a *:* rwm"),
     *("--security-opt=seccomp=unconfined", "--security-opt=systempaths=unconfined"),
+    "--tmpfs=/run",  # empty after a loss of power, as on a machine: no socket is left there
 )
 
 
@@ -33,11 +34,16 @@ def build_machine() -> str:
     base = subprocess.run(
         ["scripts/base-image.sh"], cwd=PROJECT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
+    return build(FOLDER, base, IMAGE)
+
+
+def build(folder: Path, base: str, image: str) -> str:
+    """Build an image from a folder and a base image, and return its name."""
     given = [f"BASE_IMAGE={base}", *(name for name in PROXIES if os.environ.get(name))]
     arguments = [part for one in given for part in ("--build-arg", one)]
-    command = ["docker", "build", "--quiet", *arguments, "--tag", IMAGE, str(FOLDER)]
+    command = ["docker", "build", "--quiet", *arguments, "--tag", image, str(folder)]
     subprocess.run(command, check=True, timeout=BUILD_SECONDS)
-    return IMAGE
+    return image
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,12 @@ class Machine:
 
     name: str
     container: Container
+
+    @property
+    def address(self) -> str:
+        """Its IP address in the network of the machines."""
+        (network,) = self.container.attrs["NetworkSettings"]["Networks"].values()
+        return str(network["IPAddress"])
 
     def ask(self, *command: str, environment: Mapping[str, str] | None = None) -> str:
         """Run a command on it, and return its standard output.
@@ -72,11 +84,7 @@ class Machine:
         Raises:
             WaitError: it was not true in time.
         """
-        loop = f"until {condition}; do sleep 0.5; done"
-        code, _ = self.container.exec_run(["timeout", f"{timeout_seconds}", "bash", "-c", loop])
-        if code:
-            message = f"not within {timeout_seconds:g} s: {what}\n{logs()}"
-            raise WaitError(message)
+        wait_inside(self.container, condition, timeout_seconds, what, logs)
 
     def wait_until_up(self) -> None:
         """Wait until its engine answers."""
@@ -100,9 +108,19 @@ class Machine:
 
 
 @contextmanager
-def machines(bench: Workbench, names: Sequence[str]) -> Iterator[list[Machine]]:
-    """Start machines whose engines answer, and remove them at the end."""
-    image = build_machine()
+def started_machines(
+    bench: Workbench, names: Sequence[str], image: str, mount: str
+) -> Iterator[list[Machine]]:
+    """Start machines whose engines answer, and remove them at the end.
+
+    They reach each other by their names.
+
+    Args:
+        bench: gives names, and the engine.
+        names: of the machines.
+        image: what they run.
+        mount: a folder of this machine that each has, as in `docker run --volume`.
+    """
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     volumes, started = [], []
     try:
@@ -110,9 +128,8 @@ def machines(bench: Workbench, names: Sequence[str]) -> Iterator[list[Machine]]:
             volumes.append(bench.client.volumes.create(bench.new_name("volume")))
             # By the command line: the SDK has no word for `systempaths`.
             line = ["docker", "run", "--detach", f"--name={network.name}-{name}", *RIGHTS]
-            line += [f"--hostname={name}", f"--network={network.name}"]
-            line += [f"--volume={volumes[-1].name}:/var/lib/docker"]
-            line += [f"--volume={PROJECT}/compose:/compose:ro", image]
+            line += [f"--hostname={name}", f"--network={network.name}", f"--network-alias={name}"]
+            line += [f"--volume={volumes[-1].name}:/var/lib/docker", f"--volume={mount}", image]
             subprocess.run(line, check=True, stdout=subprocess.DEVNULL, timeout=UP_SECONDS)
             container = bench.client.containers.get(f"{network.name}-{name}")
             started.append(Machine(name, container))
@@ -125,6 +142,14 @@ def machines(bench: Workbench, names: Sequence[str]) -> Iterator[list[Machine]]:
         for volume in volumes:
             volume.remove()
         network.remove()
+
+
+@contextmanager
+def machines(bench: Workbench, names: Sequence[str]) -> Iterator[list[Machine]]:
+    """Start machines with the stack files, and remove them at the end."""
+    mount = f"{PROJECT}/compose:/compose:ro"
+    with started_machines(bench, names, build_machine(), mount) as started:
+        yield started
 
 
 @dataclass(frozen=True)

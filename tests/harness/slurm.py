@@ -15,7 +15,7 @@ from pathlib import Path
 from docker.models.containers import Container
 
 from harness.packages import as_mounts
-from harness.waiting import WaitError
+from harness.waiting import WaitError, wait_inside
 from harness.workbench import Workbench
 
 FOLDER = Path(__file__).parents[1] / "slurm"
@@ -186,13 +186,7 @@ class SlurmCluster:
         Raises:
             WaitError: it was not true in time.
         """
-        loop = f"until {condition}; do sleep 0.3; done"
-        code, _ = self.containers[CONTROLLER].exec_run(
-            ["timeout", f"{timeout_seconds}", "bash", "-c", loop], user=USER
-        )
-        if code:
-            message = f"not within {timeout_seconds:g} s: {what}\n{logs()}"
-            raise WaitError(message)
+        wait_inside(self.containers[CONTROLLER], condition, timeout_seconds, what, logs, user=USER)
 
     def logs(self) -> str:
         """Return what Slurm's daemons have said."""

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.compose import FOLDER
-from harness.inner_daemons import PROXIES, RIGHTS, UP_SECONDS, Machine, build_machine
-from harness.waiting import logs_of, wait_until
+from harness.inner_daemons import Machine, build, build_machine, started_machines
+from harness.waiting import wait_until
 from harness.workbench import Workbench
 
 IMAGE = "cluster-trainer-machine:bookworm"
 DOCKERFILE = Path(__file__).parents[1] / "machines"
-BUILD_SECONDS = 600
 USER = "ana"
 CONFIGURATION = """
 UserKnownHostsFile {folder}/known_hosts
@@ -23,15 +22,6 @@ IdentityFile {folder}/key
 IdentitiesOnly yes
 User {user}
 """
-
-
-def build() -> str:
-    """Build the machines' image, which stays on the engine, and return its name."""
-    given = [f"BASE_IMAGE={build_machine()}", *(name for name in PROXIES if os.environ.get(name))]
-    arguments = [part for one in given for part in ("--build-arg", one)]
-    command = ["docker", "build", "--quiet", *arguments, "--tag", IMAGE, str(DOCKERFILE)]
-    subprocess.run(command, check=True, timeout=BUILD_SECONDS)
-    return IMAGE
 
 
 @dataclass(frozen=True)
@@ -145,34 +135,9 @@ def make_ssh(folder: Path, keys: Path, addresses: Mapping[str, str]) -> None:
 @contextmanager
 def ssh_machines(bench: Workbench, names: Sequence[str], folder: Path) -> Iterator[Operator]:
     """Start machines, and an operator who reaches them by their names; remove them at the end."""
-    image = build()
+    image = build(DOCKERFILE, build_machine(), IMAGE)
     make_keys(folder / "keys")
-    network = bench.client.networks.create(bench.new_name("network"), internal=True)
-    volumes, started, addresses = [], [], {}
-    try:
-        for name in names:
-            volumes.append(bench.client.volumes.create(bench.new_name("volume")))
-            line = ["docker", "run", "--detach", f"--name={network.name}-{name}", *RIGHTS]
-            line += [f"--hostname={name}", f"--network={network.name}", f"--network-alias={name}"]
-            line += [f"--volume={volumes[-1].name}:/var/lib/docker"]
-            line += [f"--volume={folder}/keys:/keys:ro", image]
-            subprocess.run(line, check=True, stdout=subprocess.DEVNULL, timeout=UP_SECONDS)
-            container = bench.client.containers.get(f"{network.name}-{name}")
-            started.append(Machine(name, container))
-            networks = container.attrs["NetworkSettings"]["Networks"]
-            addresses[name] = networks[network.name]["IPAddress"]
-        for machine in started:
-            machine.wait_until_up()
+    with started_machines(bench, names, image, f"{folder}/keys:/keys:ro") as started:
+        addresses = {machine.name: machine.address for machine in started}
         make_ssh(folder, folder / "keys", addresses)
         yield Operator(folder, started)
-    finally:
-        for machine in started:
-            machine.container.remove(force=True, v=True)
-        for volume in volumes:
-            volume.remove()
-        network.remove()
-
-
-def logs_of_machines(operator: Operator) -> str:
-    """Return what the machines themselves have printed."""
-    return "\n".join(logs_of(one.container)[-2000:] for one in operator.machines)

@@ -32,6 +32,28 @@ def wait_until(
     return time.monotonic() - begin
 
 
+def wait_inside(  # noqa: PLR0913 -- the last one has a default
+    container: Container,
+    condition: str,
+    timeout_seconds: float,
+    what: str,
+    logs: Callable[[], str],
+    *,
+    user: str = "",
+) -> None:
+    """Wait until a shell's condition is true in a container, which asks itself.
+
+    Raises:
+        WaitError: it was not true in time.
+    """
+    loop = f"until {condition}; do sleep 0.3; done"
+    command = ["timeout", f"{timeout_seconds}", "bash", "-c", loop]
+    code, _ = container.exec_run(command, user=user)
+    if code:
+        message = f"not within {timeout_seconds:g} s: {what}\n{logs()}"
+        raise WaitError(message)
+
+
 def wait_for_text(container: Container, text: str, timeout_seconds: float = 60) -> float:
     """Wait until the container has printed `text`; see `wait_until`.
 

@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Runs a Docker engine in a container that has most capabilities, but is not privileged.
 set -euo pipefail
-# Left by a machine that was switched off; a restart would time out.
-rm -rf /run/docker /run/docker.pid /run/containerd
 mount -o remount,rw /sys
 while read -r _ place kind options _; do
     case "$kind $options" in

@@ -12,9 +12,9 @@ from local_cluster.commands import resume as resume_here
 from local_cluster.commands import tensorboard as tensorboard_here
 from machines import past
 from machines.commands import attach, curves, down, fetch, replace, status, stop
-from machines.commands.up import Replacement
 from machines.commands.up import up as up_on_machines
 from machines.kept import Kept
+from machines.workers.replacement import Replacement
 
 ONLY = ("attach", "fetch", "replace")
 """Those that a local cluster does not have."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from local_cluster.commands.up import is_verbose
 from local_cluster.messages import complain, say
 from local_cluster.run.lines import ScreenOptions
 from machines import kept as files
-from machines.commands.up import report, stopping
 from machines.kept import Kept
-from machines.watch import Watch
+from machines.watching.in_terminal import report, watch_of
+from machines.watching.watch import Watch
 
 LINES_BEFORE = 10
 
@@ -18,14 +17,12 @@ LINES_BEFORE = 10
 def attach(kept: Kept, environ: Mapping[str, str]) -> int:
     """Show a cluster from now until it ends, as `up` does; return the exit code."""
     say(f"run {kept.run} on {', '.join(host.target for host in kept.hosts)}")
-    screen = ScreenOptions(shows_all=is_verbose(environ))
     if not kept.is_started:
         complain("the start was cut off, and workers are missing; `make resume` starts all again")
-    is_current, stop = files.is_current(environ), stopping(kept, environ)
-    watch = Watch(kept.machines, kept.project, screen, is_current, tail=LINES_BEFORE, stop=stop)
+    watch = watch_of(kept, environ, LINES_BEFORE)
     code = watch.to_the_end()
     if not watch.was_left:
-        report(len(kept.hosts), kept.folder, code)
+        report(kept, code)
     return code
 
 

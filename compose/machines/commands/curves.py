@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from local_cluster.messages import complain
-from machines import results
 from machines.commands.fetch import fetch, hand_over
+from machines.copies import results
 from machines.kept import Kept
 from machines.machine import at_once
 

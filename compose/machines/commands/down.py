@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from local_cluster.messages import EXIT_ERROR, complain, say
 from machines import kept as files
-from machines import workers
-from machines.commands.stop import stop_all
 from machines.kept import Kept
 from machines.machine import at_once
+from machines.workers import containers
 
 
 def down(kept: Kept, environ: Mapping[str, str]) -> int:
@@ -22,9 +21,9 @@ def down(kept: Kept, environ: Mapping[str, str]) -> int:
         EndError: another command changes the cluster.
     """
     with files.held(kept, environ):
-        those = [one for one in kept.machines if one.index not in kept.removed]
-        stop_all(kept, those)
-        found = at_once(lambda one: workers.remove(one, kept.project), those)
+        those = kept.left
+        containers.stop_all(those, kept.project)
+        found = at_once(lambda one: containers.remove(one, kept.project), those)
         left = [one.index for one, problem in zip(those, found) if problem]
         if left:
             removed = tuple(one.index for one in kept.machines if one.index not in left)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from local_cluster.messages import EXIT_ERROR, complain, say
 from local_cluster.settings.given import GivenVariables
 from local_cluster.shared_folder import SharedFolder
-from machines import results
+from machines.copies import results
 from machines.kept import Kept
 from machines.machine import at_once
 

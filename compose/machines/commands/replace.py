@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Callable
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
-from machines.commands.up import Replacement
 from machines.host import A_HOST, Host, parse
 from machines.kept import Kept
 from machines.machine import Machine
+from machines.workers.replacement import Replacement
 
 Resume = Callable[[str, "Replacement | None"], int]
 

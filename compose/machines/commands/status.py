@@ -10,23 +10,33 @@ from machines.kept import Kept
 from machines.machine import Machine, at_once, last_line
 
 GONE, UNREACHABLE = "gone", "unreachable"
+REMOVED = "its container was removed"
+NOT_STARTED = "its start was cut off, and it has no container; `make resume` starts all again"
 
 
 def status(kept: Kept, *, as_json: bool) -> int:
     """Print the status of all workers; return the exit code."""
-    show(at_once(lambda one: of_one(one, kept.project), kept.machines), as_json=as_json)
+    why_gone = REMOVED if kept.is_started else NOT_STARTED
+    found = at_once(lambda one: of_one(one, kept.project, why_gone), kept.machines)
+    show(found, as_json=as_json)
     return 0
 
 
-def of_one(machine: Machine, project: str) -> dict[str, Any]:
-    """Return the status of a machine's worker, also where the machine does not answer."""
+def of_one(machine: Machine, project: str, why_gone: str) -> dict[str, Any]:
+    """Return the status of a machine's worker, also where the machine does not answer.
+
+    Args:
+        machine: where it is.
+        project: the cluster's name.
+        why_gone: what is said of a worker without a container.
+    """
     answered = machine.docker("version", seconds=30)
     if answered.returncode:
         return _unknown(machine, UNREACHABLE, last_line(answered.stderr))
     workers = engine.Project(project, machine.engine).workers()
     own = [one for one in workers if one.service == machine.service]
     if not own:
-        return _unknown(machine, GONE, "its container was removed")
+        return _unknown(machine, GONE, why_gone)
     return {**look_at(own, machine.engine)[0], "machine": machine.name}
 
 

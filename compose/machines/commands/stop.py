@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
-from machines import workers
 from machines.kept import Kept, held
-from machines.machine import Machine, at_once
+from machines.machine import Machine
+from machines.workers import containers
 
 
 def stop(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
@@ -19,7 +19,7 @@ def stop(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     chosen = [chosen_of(kept, worker)] if worker else kept.machines
     say(f"asking {', '.join(one.service for one in chosen)} to stop")
     with held(kept, environ):
-        problems = stop_all(kept, chosen)
+        problems = containers.stop_all(chosen, kept.project)
     for problem in problems:
         complain(problem)
     how = f"make resume WORKER={worker}" if worker else "make resume"
@@ -27,12 +27,6 @@ def stop(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
         ended = f"worker-{worker} has ended" if worker else "all have ended"
         say(f"{ended}; `{how}` {'starts it again' if worker else 'resumes the run'}")
     return EXIT_ERROR if problems else 0
-
-
-def stop_all(kept: Kept, machines: Sequence[Machine]) -> list[str]:
-    """Stop the workers of machines at the same time; return a sentence for each that fails."""
-    found = at_once(lambda one: workers.stop(one, kept.project), machines)
-    return [problem for problem in found if problem]
 
 
 def start_again(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
@@ -43,7 +37,7 @@ def start_again(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     """
     machine = chosen_of(kept, worker)
     with held(kept, environ):
-        problem = workers.start_again(machine, kept.project)
+        problem = containers.start_again(machine, kept.project)
     if problem:
         raise EndError(EXIT_ERROR, problem)
     say(f"{machine.service} on {machine.name} is started again")

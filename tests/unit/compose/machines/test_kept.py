@@ -54,6 +54,7 @@ DAMAGED = [
     '{"hosts": ["a"], "folders": [], "run": "a", "runs": "/r"}',
     '{"hosts": ["a"], "folders": ["/x"], "run": 5, "runs": "/r"}',
     '{"hosts": ["a"], "folders": ["/x"], "run": "a", "runs": "/r", "removed": [[]]}',
+    '{"hosts": ["a"], "folders": ["/x"], "run": "a", "runs": "/r", "start": 5}',
 ]
 
 
@@ -70,7 +71,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(environ, cluster, content
 def test_a_record_of_an_earlier_version_is_read(environ, cluster):
     kept.write(cluster, environ)
     found = json.loads(kept.file_of(environ).read_text())
-    del found["is_started"], found["removed"]
+    del found["is_started"], found["removed"], found["start"]
     kept.file_of(environ).write_text(json.dumps(found))
     assert kept.read(environ) == cluster
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import IO, cast
 
-from machines.facts import Facts, address_of, running
-from machines.machine import Machine, at_once, last_line
-from machines.own import Own
+from machines.checks.facts import Facts
+from machines.checks.own import Own
+from machines.machine import Machine, address_of, at_once, last_line
 
 LISTEN_AND_DIAL = """
 import socket, sys, threading, time
@@ -108,7 +108,7 @@ class _Place:
 
 
 def _is_busy(facts: Facts, own: Own) -> bool:
-    return int(facts.machine.host.port) in running(facts, own).values()
+    return int(facts.machine.host.port) in own.running(facts).values()
 
 
 def _others(place: _Place, places: Sequence[_Place]) -> list[str]:

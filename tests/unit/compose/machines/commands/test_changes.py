@@ -1,80 +1,11 @@
 """What changes a cluster on machines: in which order, and what is left where it is cut off."""
 
-import os
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from harness import fake_machines
-from local_cluster.engine import PROJECT
-from local_cluster.settings import remembered
-from local_cluster.settings.given import User
+from harness.waiting import wait_until
 from machines import kept
-from machines.host import parse
-from machines.kept import Kept
-
-CLUSTER = Path(__file__).parents[4] / "compose/cluster.py"
-NAME = "p"
-
-
-class World:
-    """Machines, an operator, and a cluster of two workers on m1 and m2."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.machines = fake_machines.make(folder / "machines", ["m1", "m2", "m3"])
-        self.environ = {
-            **{name: text for name, text in os.environ.items() if not name.startswith("TRAINER_")},
-            "PATH": f"{folder}/machines/bin:{os.environ['PATH']}",
-            "XDG_STATE_HOME": str(folder / "state"),
-            "RUNS_DIR": str(folder / "runs"),
-            "COMPOSE_PROJECT_NAME": NAME,
-            "IMAGE": "i",
-        }
-        for one in self.machines.values():
-            (one.folder / "ends").touch()  # new workers end at once, so that `up` does
-
-    def keep(self, hosts="ana@m1 ana@m2", **changes):
-        """Write the records of a cluster, and make its containers."""
-        those = tuple(parse([hosts]))
-        folders = tuple(f"{self.folder}/{one.target[4:]}/cluster-trainer" for one in those)
-        known = Kept(NAME, those, "first", self.environ["RUNS_DIR"], folders)
-        kept.write(replace(known, **changes), self.environ)
-        self.remember(HOSTS="\n".join(one.text for one in those))
-
-    def remember(self, **settings):
-        (self.folder / "runs/first").mkdir(parents=True, exist_ok=True)
-        (self.folder / "runs/latest").unlink(missing_ok=True)
-        (self.folder / "runs/latest").symlink_to("first")
-        record = remembered.record_of(self.folder / "runs", "first", self.environ)
-        record.remember({"IMAGE": "i", **settings}, User(str(os.getuid()), str(os.getgid())))
-
-    def put(self, machine, index, state="running", run="first"):
-        labels = {PROJECT: NAME, "cluster-trainer.run": run}
-        labels["com.docker.compose.service"] = f"worker-{index}"
-        self.machines[machine].put(f"{NAME}-worker-{index}", state, **labels)
-
-    def run(self, *arguments, **environ):
-        command = [sys.executable, str(CLUSTER), *arguments]
-        return fake_machines.run(command, self.environ | environ)
-
-    def kept(self):
-        return kept.read(self.environ)
-
-    def states(self):
-        return {name: one.containers for name, one in self.machines.items()}
-
-
-@pytest.fixture
-def world(tmp_path):
-    made = World(tmp_path)
-    made.keep()
-    made.put("m1", 0)
-    made.put("m2", 1)
-    return made
-
 
 RUNNING = {"m1": {"p-worker-0": "running"}, "m2": {"p-worker-1": "running"}, "m3": {}}
 
@@ -159,6 +90,52 @@ def test_a_cluster_that_runs_is_not_started_again(world, is_started):
     world.keep(is_started=is_started)
     assert world.run("resume").returncode == 78
     assert world.states() == RUNNING
+
+
+@pytest.mark.parametrize("command", ["up", "resume"])
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_machine_of_the_last_start_that_is_away_is_not_forgotten(world, command, is_started):
+    world.keep(is_started=is_started)
+    world.put("m1", 0, "exited" if is_started else "running")
+    world.machines["m2"].cut_off()
+    before, record = world.states(), world.kept()
+    done = world.run(command, HOSTS="ana@m1 ana@m3")
+    assert done.returncode == 78, done
+    assert "ana@m2 does not answer" in done.stderr
+    assert "worker-1 of the run first" in done.stderr
+    assert "make replace HOST=ana@m2" in done.stderr
+    assert (world.states(), world.kept()) == (before, record)
+    world.machines["m2"].cut_off(is_away=False)
+    world.put("m2", 1, "exited")
+    assert world.run(command, HOSTS="ana@m1 ana@m3").returncode == 0
+    assert world.states()["m2"] == {}
+
+
+def test_a_machine_without_a_worker_may_be_away(world):
+    world.put("m1", 0, "exited")
+    world.machines["m2"].cut_off()
+    world.keep(removed=(1,))
+    done = world.run("up", HOSTS="ana@m1 ana@m3")
+    assert done.returncode == 0, done
+
+
+def test_a_machine_that_is_named_differently_is_known_by_its_workers_label(empty):
+    assert empty.run("up", HOSTS="m1 m2").returncode == 0
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 0, done
+    assert [one.target for one in empty.kept().hosts] == ["ana@m1", "ana@m2"]
+
+
+def test_a_worker_that_runs_may_leave_a_machine_that_is_named_differently(empty):
+    empty.let_workers_run()
+    process = empty.start("up", HOSTS="m1 m2")
+    wait_until(lambda: empty.kept() and empty.kept().is_started, 60, "it runs", empty.states)
+    process.kill()
+    process.wait()
+    empty.let_workers_run(is_allowed=False)
+    done = empty.run("replace", "m2", "ana@m2 port=2300")
+    assert done.returncode == 0, done
+    assert [one.target for one in empty.kept().hosts] == ["m1", "ana@m2"]
 
 
 def test_down_keeps_the_record_of_a_machine_that_is_away(world):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
-from machines import connections, facts
-from machines.facts import Facts
+from machines.checks import connections, facts
+from machines.checks.facts import Facts
+from machines.checks.own import Own
+from machines.checks.problems import problems
 from machines.image import Image
 from machines.machine import Machine, at_once
-from machines.own import Own
 
 
 def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> list[Facts]:
@@ -27,8 +28,8 @@ def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> 
         EndError: with all that is wrong, one sentence each.
     """
     say(f"checking {len(machines)} machine(s)")
-    told = at_once(lambda one: facts.ask(one, image, project), machines)
-    found = facts.problems(told, image, own)
+    told = at_once(lambda one: facts.ask(one, image, project, own.start), machines)
+    found = problems(told, image, own)
     able = [one for one in told if one.has(image) and not _has_problem(one, found)]
     found += connections.problems(image.name, able, own)
     refuse(found)
@@ -40,11 +41,12 @@ def _has_problem(facts_of_one: Facts, found: Sequence[str]) -> bool:
 
 
 def refuse(found: Sequence[str]) -> None:
-    """Refuse the machines if anything was found.
+    """Refuse to start if a problem was found; empty sentences are none.
 
     Raises:
         EndError: with each sentence.
     """
-    if found:
-        what = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-        raise EndError(EXIT_CONFIGURATION, f"{what}; nothing was started:", *found)
+    sentences = [one for one in found if one]
+    if sentences:
+        what = "1 problem" if len(sentences) == 1 else f"{len(sentences)} problems"
+        raise EndError(EXIT_CONFIGURATION, f"{what}; nothing was started:", *sentences)

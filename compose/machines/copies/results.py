@@ -14,8 +14,7 @@ from local_cluster.messages import complain
 from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
 from machines.kept import Kept
-from machines.machine import Machine, container_of, last_line
-from machines.workers import RUN
+from machines.machine import RUN, Machine, container_of, last_line
 
 WARNED = 1
 """The exit code of `tar` where a file changed while it was read."""

@@ -16,8 +16,8 @@ from local_cluster.run.happenings import SignalReceived
 from local_cluster.run.lines import ScreenOptions
 from local_cluster.run.run import KILLED, REASONS
 from machines.machine import Machine, at_once, container_of
-from machines.worker_lines import LineFollower
-from machines.worker_states import Away, Seen, StateFollower, Status
+from machines.watching.worker_lines import LineFollower
+from machines.watching.worker_states import Away, Seen, StateFollower, Status
 
 STARTED_AGAIN = (71, 75, KILLED, 255)
 """Exit codes after which Docker's start of the worker again helps: there was no memory for it, a

@@ -8,7 +8,7 @@ from threading import Event, Lock, Thread
 
 from local_cluster.run.lines import ScreenOptions, WorkerLines, take_both
 from machines.machine import Machine
-from machines.worker_states import end
+from machines.watching.worker_states import end
 
 AGAIN_SECONDS = 2.0
 LAST_TRIES = 3

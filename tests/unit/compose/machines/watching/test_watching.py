@@ -5,8 +5,8 @@ import pytest
 from local_cluster.run.lines import ScreenOptions
 from machines.host import Host
 from machines.machine import Machine
-from machines.worker_lines import LineFollower
-from machines.worker_states import Seen, Status, parse
+from machines.watching.worker_lines import LineFollower
+from machines.watching.worker_states import Seen, Status, parse
 
 MACHINE = Machine(Host("ana@m1"), 0)
 

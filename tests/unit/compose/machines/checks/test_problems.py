@@ -1,16 +1,15 @@
 """The list of what is wrong with machines."""
 
-import os
-import subprocess
+from dataclasses import replace
 
 import pytest
 
-from machines import facts
-from machines.facts import Facts
+from machines.checks.facts import Facts
+from machines.checks.own import NONE, Own
+from machines.checks.problems import problems
 from machines.host import Host
 from machines.image import Image
 from machines.machine import Machine
-from machines.own import NONE, Own
 
 CPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=False)
 GPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=True)
@@ -38,7 +37,7 @@ def without(**changes):
 
 @pytest.mark.parametrize("image", [CPU, GPU])
 def test_nothing_is_wrong(image):
-    assert facts.problems([a_machine(), a_machine(index=1)], image) == []
+    assert problems([a_machine(), a_machine(index=1)], image) == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_nothing_is_wrong(image):
     ],
 )
 def test_each_thing_that_is_wrong_is_a_sentence(told, image, named):
-    (sentence,) = facts.problems([a_machine(told)], image)
+    (sentence,) = problems([a_machine(told)], image)
     assert sentence.startswith("ana@m0: ")
     assert named in sentence
 
@@ -70,7 +69,7 @@ def test_each_thing_that_is_wrong_is_a_sentence(told, image, named):
 def test_data_may_not_be_a_folder_with_keys_or_code(data):
     real = {"real_data": [data], "real_home": ["/home/ana"]}
     told = without(**real, real_dir=["/home/ana/cluster-trainer"])
-    (sentence,) = facts.problems([a_machine(told, data="/x")], CPU)
+    (sentence,) = problems([a_machine(told, data="/x")], CPU)
     assert sentence.startswith("ana@m0: data=/x ")
 
 
@@ -78,33 +77,21 @@ def test_data_may_not_be_a_folder_with_keys_or_code(data):
 def test_data_may_be_another_folder(data):
     real = {"real_data": [data], "real_home": ["/home/ana"]}
     told = without(**real, real_dir=["/home/ana/cluster-trainer"])
-    assert facts.problems([a_machine(told, data=data)], CPU) == []
-
-
-def test_the_probe_tells_where_a_link_to_the_home_folder_leads(tmp_path):
-    (tmp_path / "home/cluster-trainer").mkdir(parents=True)
-    (tmp_path / "sets").symlink_to("home")
-    script = facts.probe(Machine(Host("ana@m0", data=str(tmp_path / "sets")), 0), CPU, "p")
-    home = {**os.environ, "HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-    ended = subprocess.run(
-        ["sh", "-c", script], env=home, capture_output=True, text=True, check=False
-    )
-    assert f"real_data={tmp_path}/home" in ended.stdout.splitlines(), ended
-    assert f"real_dir={tmp_path}/home/cluster-trainer" in ended.stdout.splitlines(), ended
+    assert problems([a_machine(told, data=data)], CPU) == []
 
 
 def test_an_image_that_is_there_needs_no_space():
-    assert facts.problems([a_machine(without(docker_free=["100"]))], CPU) == []
+    assert problems([a_machine(without(docker_free=["100"]))], CPU) == []
 
 
 def test_gpus_are_looked_for_where_a_machine_names_some():
-    (sentence,) = facts.problems([a_machine(gpus="1,7")], CPU)
+    (sentence,) = problems([a_machine(gpus="1,7")], CPU)
     assert "no GPU 7" in sentence
 
 
 def test_a_machine_that_does_not_answer_hides_no_other():
     those = [a_machine({}, error="refused"), a_machine(without(docker=["1.0"]), index=1)]
-    found = facts.problems(those, CPU)
+    found = problems(those, CPU)
     assert [one.split(":")[0] for one in found] == ["ana@m0", "ana@m1"]
     assert "refused" in found[0]
 
@@ -112,11 +99,11 @@ def test_a_machine_that_does_not_answer_hides_no_other():
 @pytest.mark.parametrize("option", ["name=rootless", "name=userns"])
 def test_a_docker_whose_users_are_others_is_refused(option):
     told = without(security=[f'["name=seccomp,profile=builtin","{option}"]'])
-    assert len(facts.problems([a_machine(told)], CPU)) == 1
+    assert len(problems([a_machine(told)], CPU)) == 1
 
 
 def test_of_two_clocks_nobody_knows_which_is_wrong():
-    (sentence,) = facts.problems([a_machine(), a_machine(index=1, clock=60.0)], CPU)
+    (sentence,) = problems([a_machine(), a_machine(index=1, clock=60.0)], CPU)
     assert sentence.startswith("ana@m0, ana@m1: ")
 
 
@@ -124,7 +111,7 @@ def test_of_two_clocks_nobody_knows_which_is_wrong():
 def test_two_workers_of_one_machine_name_their_gpus(image, number):
     hosts = Host("ana@m0", gpus="0", address="m0"), Host("ana@m0", port="9", address="m0")
     those = [Facts(Machine(host, at), WHOLE) for at, host in enumerate(hosts)]
-    assert len(facts.problems(those, image)) == number
+    assert len(problems(those, image)) == number
 
 
 OWN = Own({("ana@m0", "p-worker-0"): 2222}, may_run=True)
@@ -135,27 +122,36 @@ OWN = Own({("ana@m0", "p-worker-0"): 2222}, may_run=True)
 )
 def test_a_worker_that_is_to_be_replaced_may_run(own, number):
     told = without(there=["p-worker-0"], listens=["08AE"], container=["p-worker-0"], taken=["1"])
-    assert len(facts.problems([a_machine(told)], CPU, own)) == number
+    assert len(problems([a_machine(told)], CPU, own)) == number
 
 
 @pytest.mark.parametrize(("own", "number"), [(Own(OWN.ports, may_run=False), 0), (NONE, 1)])
 def test_a_container_that_has_ended_may_not_have_the_name(own, number):
     told = without(container=["p-worker-0"], taken=["1"])
-    assert len(facts.problems([a_machine(told)], CPU, own)) == number
+    assert len(problems([a_machine(told)], CPU, own)) == number
+
+
+def test_a_worker_of_the_last_start_is_known_where_its_machine_is_named_differently():
+    told = without(container=["p-worker-0"], taken=["1"], of_start=["p-worker-0"])
+    other = Own({("m0", "p-worker-0"): 2222}, may_run=False)
+    assert problems([a_machine(told)], CPU, other) == []
+    there = without(there=["p-worker-0"], listens=["08AE"], of_start=["p-worker-0"])
+    assert problems([a_machine(there)], CPU, replace(other, may_run=True)) == []
+    assert len(problems([a_machine(there)], CPU, other)) == 2
 
 
 def test_a_clock_that_differs_from_the_others():
     those = [a_machine(clock=1.0), a_machine(index=1), a_machine(index=2, clock=-60.0)]
-    (sentence,) = facts.problems(those, CPU)
+    (sentence,) = problems(those, CPU)
     assert sentence.startswith("ana@m2: ")
 
 
 def test_the_operators_own_clock_does_not_count():
-    assert facts.problems([a_machine(clock=60.0), a_machine(index=1, clock=61.0)], CPU) == []
+    assert problems([a_machine(clock=60.0), a_machine(index=1, clock=61.0)], CPU) == []
 
 
 def test_an_address_that_is_each_machines_own():
     one = Facts(Machine(Host("ana@m1", address="127.0.0.1"), 0), WHOLE)
-    assert facts.problems([one], CPU) == []
-    (sentence,) = facts.problems([one, a_machine(index=1)], CPU)
+    assert problems([one], CPU) == []
+    (sentence,) = problems([one, a_machine(index=1)], CPU)
     assert "address=" in sentence

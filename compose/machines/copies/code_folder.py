@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from machines.facts import Facts
+from machines.checks.facts import Facts
 from machines.machine import last_line
 
 LEFT_OUT = (".git", "__pycache__", ".venv")

@@ -1,0 +1,34 @@
+"""Runs other programs to their end."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+NO_ANSWER = 124
+"""The exit code of a command that reached its time limit, as with `timeout`."""
+
+
+def answer_of(
+    process: subprocess.Popen[bytes], seconds: float | None
+) -> subprocess.CompletedProcess[str]:
+    """Wait for a process, and return its exit code and its output.
+
+    Args:
+        process: it has pipes for its output and its errors.
+        seconds: its time limit, after which it is killed and counts as failed; None: no limit.
+    """
+    line: Any = process.args
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        late = f"no answer within {seconds:g} s"
+        return subprocess.CompletedProcess(line, NO_ANSWER, "", late)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    texts = out.decode(errors="replace"), err.decode(errors="replace")
+    return subprocess.CompletedProcess(line, process.returncode, *texts)

@@ -1,0 +1,132 @@
+"""Asks a machine for its facts, with one command."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+
+from local_cluster.engine import PROJECT
+from machines.host import FOLDER_IN_HOME
+from machines.image import Image
+from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
+
+PROBE = """
+echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
+echo "cores=$(nproc 2>/dev/null)"
+d={folder}; [ -n "$d" ] || d="$HOME/{in_home}"; echo "dir=$d"
+[ -z {data} ] || [ -d {data} ] || echo "no_data=1"
+[ -z {data} ] || (cd -P {data} && echo "real_data=$PWD")
+(cd -P "$HOME" && echo "real_home=$PWD")
+while [ ! -e "$d" ]; do d=$(dirname "$d"); done
+(cd -P "$d" && echo "real_dir=$PWD")
+[ -w "$d" ] || echo "not_writable=$d"
+echo "free=$(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
+if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); then
+    echo "docker=$docker_version"
+    root=$(docker info --format '{{{{.DockerRootDir}}}}')
+    echo "docker_free=$(df -Pk "$root" 2>/dev/null | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
+    echo "security=$(docker info --format '{{{{json .SecurityOptions}}}}')"
+    echo "runtimes=$(docker info --format '{{{{json .Runtimes}}}}')"
+    docker image inspect --format 'image={image_form}' {image} 2>/dev/null || true
+    [ -z {start} ] || docker ps --all --filter label={of_start} --format 'of_start={{{{.Names}}}}'
+    docker inspect {container} >/dev/null 2>&1 && echo "taken=1"
+    docker ps --filter label={project} --format 'there={{{{.Names}}}}'
+    docker ps --filter label={project} --filter status=restarting --format 'there={{{{.Names}}}}'
+else
+    echo "docker_error=$docker_version" | tr '\\n' ' '; echo
+fi
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+    sed -n 's/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) [0-9A-F:]* 0A .*/listens=\\1/p'
+nvidia-smi --query-gpu=index,driver_version --format=csv,noheader 2>/dev/null | sed 's/^/gpu=/'
+echo "end=1"
+"""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The answer of a machine, or the reason why there is none.
+
+    Attributes:
+        machine: the machine.
+        told: the lines of its answer, by their names.
+        error: why there are none; "" if there are.
+        clock: by how many seconds its clock is ahead of this machine's.
+    """
+
+    machine: Machine
+    told: dict[str, list[str]]
+    error: str = ""
+    clock: float = 0.0
+
+    def one(self, name: str) -> str:
+        """Return the first line of a name, "" without one."""
+        return (self.told.get(name) or [""])[0]
+
+    @property
+    def folder(self) -> str:
+        """Where runs and code are there."""
+        return self.one("dir")
+
+    @property
+    def listens(self) -> set[int]:
+        """The ports on which a program listens there."""
+        return {int(one, 16) for one in self.told.get("listens", [])}
+
+    @property
+    def data(self) -> str:
+        """What is mounted at /data."""
+        return self.machine.host.data or f"{self.folder}/data"
+
+    def has(self, image: Image) -> bool:
+        """Tell whether the same image is there."""
+        return self.one("image") == image.fingerprint
+
+
+def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
+    """Return the script that prints a machine's facts, a name and a value on each line."""
+    return PROBE.format(
+        folder=shlex.quote(machine.host.dir),
+        in_home=FOLDER_IN_HOME,
+        data=shlex.quote(machine.host.data),
+        image=shlex.quote(image.name),
+        image_form=image.FORM,
+        project=shlex.quote(f"{PROJECT}={project}"),
+        container=shlex.quote(container_of(machine, project)),
+        start=shlex.quote(start),
+        of_start=shlex.quote(f"{START}={start}"),
+    )
+
+
+def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
+    """Ask a machine; one that cannot be reached is no error here.
+
+    Args:
+        machine: it.
+        image: what its worker is to run.
+        project: the cluster's name.
+        start: the project's last start, of which it names the workers; "": it is unknown.
+    """
+    begin = time.time()
+    ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project, start))}")
+    end = time.time()
+    if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
+        return Facts(machine, {}, last_line(ended.stderr))
+    told: dict[str, list[str]] = {"container": [container_of(machine, project)]}
+    for line in ended.stdout.splitlines():
+        name, _, value = line.partition("=")
+        told.setdefault(name, []).append(value)
+    return Facts(machine, told, clock=_ahead(int(told["time"][0]), begin, end))
+
+
+def _ahead(there: int, begin: float, end: float) -> float:
+    """Return by how many seconds a clock is ahead, at the least.
+
+    Args:
+        there: its time, in whole seconds.
+        begin: the time here when it was asked.
+        end: the time here when it had answered.
+    """
+    ahead = there + 0.5 - (begin + end) / 2
+    uncertain = (end - begin) / 2 + 0.5
+    return max(0.0, abs(ahead) - uncertain) * (1 if ahead > 0 else -1)

@@ -1,0 +1,1 @@
+"""Copies the image and the code to the machines, and the results from them."""

@@ -1,0 +1,1 @@
+"""Shows a run on machines: the lines and the ends of its workers."""

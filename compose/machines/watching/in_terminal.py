@@ -1,0 +1,65 @@
+"""Shows a run in the terminal until it ends, and says how it ended and where everything is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Callable
+
+from local_cluster.commands.up import is_verbose
+from local_cluster.messages import EndError, say, write
+from local_cluster.run.lines import ScreenOptions
+from local_cluster.run.report import TOLD_TO_STOP, print_table
+from machines import kept
+from machines.kept import Kept
+from machines.watching.watch import Watch
+from machines.workers import containers
+
+
+def watch_of(known: Kept, environ: Mapping[str, str], tail: int | None = None) -> Watch:
+    """Return what shows a cluster, and stops it when a worker fails.
+
+    Args:
+        known: the cluster.
+        environ: all variables.
+        tail: how many lines from before are shown of each worker; None: all.
+    """
+    return Watch(
+        known.machines,
+        known.project,
+        ScreenOptions(shows_all=is_verbose(environ)),
+        kept.is_current(environ),
+        tail=tail,
+        stop=_stopping(known, environ),
+    )
+
+
+def _stopping(known: Kept, environ: Mapping[str, str]) -> Callable[[], list[str]]:
+    """Return what stops a cluster's workers, and returns what went wrong.
+
+    It leaves them to another command that is at the cluster, or that has changed it.
+    """
+
+    def stop() -> list[str]:
+        try:
+            with kept.held(known, environ):
+                return containers.stop_all(known.machines, known.project)
+        except EndError as error:
+            return [*error.sentences]
+
+    return stop
+
+
+def report(known: Kept, code: int, seconds: int | None = None) -> None:
+    """Print how a run ended, and where everything is."""
+    write(sys.stdout, b"\n")
+    if code in TOLD_TO_STOP:
+        say("stopped; `make resume` resumes the run")
+    elif code:
+        say(f"failed with exit code {code}")
+    else:
+        number = len(known.hosts)
+        say(f"done: {number} worker(s)" + (f", {seconds} s" if seconds is not None else ""))
+    where = f"on the machines; `make fetch` copies them to {known.folder.path}"
+    how = "`make status`, `make logs`; `make down` removes them"
+    print_table([("results", where), ("workers", how)])

@@ -1,0 +1,1 @@
+"""Starts, stops and removes the workers on the machines."""

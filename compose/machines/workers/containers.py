@@ -1,0 +1,71 @@
+"""Stops, restarts and removes workers, which are containers on their machines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from machines.machine import SSH_FAILED, Machine, at_once, container_of, last_line
+
+END_SECONDS = 60
+"""What `docker stop` may take on top of the time that the workers have to end."""
+RUNNING = ("running", "restarting", "paused")
+
+
+def stop(machine: Machine, project: str) -> str:
+    """Ask a machine's worker to stop, and wait until it has ended; return what went wrong.
+
+    A worker without a container has nothing to stop: its start was cut off, or it was removed.
+    """
+    name = container_of(machine, project)
+    stopping = f"docker stop {shlex.quote(name)}"
+    ended = machine.ask(stopping, seconds=_grace(machine, name) + END_SECONDS)
+    if not ended.returncode or _is_gone(ended.stderr):
+        return ""
+    return f"{machine.name}: {last_line(ended.stderr)}"
+
+
+def stop_all(machines: Sequence[Machine], project: str) -> list[str]:
+    """Stop the workers of machines at the same time; return a sentence for each that fails."""
+    found = at_once(lambda one: stop(one, project), machines)
+    return [problem for problem in found if problem]
+
+
+def _grace(machine: Machine, container: str) -> float:
+    ended = machine.docker("inspect", "--format", "{{.Config.StopTimeout}}", container)
+    text = ended.stdout.strip()
+    return float(text) if text.isdecimal() else 0.0
+
+
+def is_running(machine: Machine, project: str) -> bool | None:
+    """Tell whether a machine's worker runs, or is being started again; None: it is unknown."""
+    name = container_of(machine, project)
+    ended = machine.docker("inspect", "--format", "{{.State.Status}}", name)
+    if ended.returncode and not _is_gone(ended.stderr):
+        return None
+    return ended.stdout.strip() in RUNNING
+
+
+def _is_gone(said: str) -> bool:
+    return any(text in said.lower() for text in ("no such container", "no such object"))
+
+
+def start_again(machine: Machine, project: str) -> str:
+    """Start a worker that has ended; return what went wrong."""
+    ended = machine.docker("start", container_of(machine, project))
+    if not ended.returncode:
+        return ""
+    if _is_gone(ended.stderr):
+        return f"{machine.name}: {machine.service} has no container; `make resume` starts all again"
+    return f"{machine.name}: {last_line(ended.stderr)}"
+
+
+def remove(machine: Machine, project: str) -> str:
+    """Remove a machine's worker; return what went wrong."""
+    name = container_of(machine, project)
+    ended = machine.docker("rm", "--force", name)
+    if not ended.returncode or _is_gone(ended.stderr):
+        return ""
+    by_hand = f"`docker --host {machine.engine.host} rm --force {name}` removes its worker"
+    when = "when it answers again, " if ended.returncode == SSH_FAILED else ""
+    return f"{machine.name}: {last_line(ended.stderr)}; {when}{by_hand}"

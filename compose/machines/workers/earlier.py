@@ -1,0 +1,83 @@
+"""Deals with the workers of a project's last start, before and during the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
+from machines import kept
+from machines.host import Host
+from machines.kept import Kept
+from machines.machine import Machine, at_once
+from machines.workers import containers
+
+
+def settle(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
+    """Make sure that no worker of the project's last start runs; stop those of one cut off.
+
+    Args:
+        hosts: the machines of the next start.
+        environ: all variables.
+
+    Raises:
+        EndError: a cluster runs, it is unknown whether it does, or a worker cannot be stopped.
+    """
+    known = kept.read(environ)
+    if not known:
+        return
+    left = known.left
+    running = at_once(lambda one: containers.is_running(one, known.project), left)
+    those = [one for one, runs in zip(left, running) if runs]
+    if those and (known.is_started or len(those) == len(known.machines)):
+        _refuse_running(known, those, environ)
+    _refuse_away(known, [one for one, runs in zip(left, running) if runs is None], hosts)
+    if those:
+        _stop_cut_off(known, those)
+
+
+def _refuse_running(known: Kept, those: Sequence[Machine], environ: Mapping[str, str]) -> None:
+    if not known.is_started:  # it was cut off after the last worker was started
+        kept.write(replace(known, is_started=True), environ)
+    where = ", ".join(one.name for one in those)
+    how = "`make attach` shows it, `make stop` stops it at a checkpoint"
+    told = f"a cluster of the project {known.project} runs on {where}: {how}."
+    raise EndError(EXIT_CONFIGURATION, told)
+
+
+def _refuse_away(known: Kept, away: Sequence[Machine], hosts: Sequence[Host]) -> None:
+    """Refuse to forget a machine whose worker may run. Those of the next start are checked later.
+
+    Raises:
+        EndError: a machine that does not answer is not one of the next start.
+    """
+    targets = [host.target for host in hosts]
+    sentences = [
+        f"{one.name} does not answer, and {one.service} of the run {known.run} may still run "
+        "there. Repeat this command when it answers. If it is gone for good, "
+        f'`make replace HOST={one.name} WITH="ana@10.0.0.9"` gives its worker another machine, '
+        "and `make down` gives the cluster up."
+        for one in away
+        if one.name not in targets
+    ]
+    if sentences:
+        raise EndError(EXIT_CONFIGURATION, *sentences)
+
+
+def _stop_cut_off(known: Kept, those: Sequence[Machine]) -> None:
+    """Stop workers that wait for others, which nobody starts: each start has its own token.
+
+    Raises:
+        EndError: one cannot be stopped.
+    """
+    names = ", ".join(f"{one.service} on {one.name}" for one in those)
+    say(f"an earlier start was cut off; stopping {names}")
+    if found := containers.stop_all(those, known.project):
+        raise EndError(EXIT_ERROR, *found)
+
+
+def remove(known: Kept) -> None:
+    """Remove the workers of the project's last start, which have ended."""
+    found = at_once(lambda one: containers.remove(one, known.project), known.left)
+    for problem in filter(None, found):
+        complain(problem)

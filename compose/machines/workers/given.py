@@ -1,0 +1,132 @@
+"""What the workers of a run are given: the options and variables of `docker run`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from local_cluster import engine
+from local_cluster.settings import names
+from local_cluster.settings.settings import Settings
+from machines.checks.facts import Facts
+from machines.copies import code_folder
+from machines.image import Image
+from machines.machine import RUN, START, container_of
+
+HARDENED = (
+    *("--read-only", "--tmpfs", "/tmp:size=512m,mode=1777", "--cap-drop", "ALL"),  # noqa: S108
+    *("--security-opt", "no-new-privileges:true"),
+)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What all workers of a run are given.
+
+    Attributes:
+        settings: the run.
+        environ: the variables that were given.
+        image: what they run.
+        hosts: WORKER_HOSTS.
+        digest: of the code; "": none is copied.
+        token: CLUSTER_TOKEN, so that workers of an earlier start, on a machine that comes back,
+            are strangers.
+        threads: TRAINER_THREADS of each worker; "": not given.
+        name: a random name of this start.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    image: Image
+    hosts: tuple[str, ...]
+    digest: str
+    token: str
+    threads: tuple[str, ...]
+    name: str
+
+
+def command_of(start: Start, facts: Facts) -> list[str]:
+    """Return the docker command that starts a machine's worker, detached."""
+    machine, settings = facts.machine, start.settings
+    variables = _variables(start, facts)
+    gpus = machine.host.gpus or ("all" if start.image.for_gpus else "")
+    return [
+        *("run", "--detach", "--name", container_of(machine, settings.project)),
+        *("--restart", "on-failure", "--network", "host", *HARDENED),
+        *("--stop-timeout", str(settings.grace_seconds)),
+        *("--user", f"{facts.one('uid')}:{facts.one('gid')}"),
+        *_each("--label", _labels(start, facts)),
+        *_each("--volume", _mounts(start, facts)),
+        *_each("--env", (f"{name}={text}" for name, text in variables.items())),
+        *_each("--env", _passed_on(start, variables)),
+        *(("--gpus", gpus_option(gpus), "--shm-size", "1g") if gpus else ()),
+        start.image.name,
+        *_script(settings),
+    ]
+
+
+def _each(option: str, values: Iterable[str]) -> list[str]:
+    return [part for value in values for part in (option, value)]
+
+
+def _labels(start: Start, facts: Facts) -> list[str]:
+    labels = {
+        engine.PROJECT: start.settings.project,
+        engine.SERVICE: facts.machine.service,
+        RUN: start.settings.run_name,
+        START: start.name,
+    }
+    return [f"{name}={text}" for name, text in labels.items()]
+
+
+def _mounts(start: Start, facts: Facts) -> list[str]:
+    mounts = [f"{facts.folder}/runs:/runs", f"{facts.data}:/data"]
+    if start.digest:
+        mounts.append(f"{code_folder.place_of(facts, start.digest)}:/workspace:ro")
+    return mounts
+
+
+def _variables(start: Start, facts: Facts) -> dict[str, str]:
+    """Return the variables that the driver decides."""
+    index = facts.machine.index
+    decided = {
+        "WORKER_HOSTS": ",".join(start.hosts),
+        "WORKER_INDEX": str(index),
+        "TRAINER_RUN_DIR": f"/runs/{start.settings.run_name}",
+        "VERBOSE": "1",  # what of it is on the screen, the driver chooses
+        "TRAINER_THREADS": start.threads[index],
+        "WORKSPACE_DIGEST": start.digest,
+    }
+    return {name: text for name, text in decided.items() if text}
+
+
+def _passed_on(start: Start, decided: Mapping[str, str]) -> list[str]:
+    """Return the names of the user's variables. A command line can be seen: it has no values."""
+    return [
+        name
+        for name in names.passed_on()
+        if name not in decided and (start.environ.get(name) or name == "CLUSTER_TOKEN")
+    ]
+
+
+def _script(settings: Settings) -> list[str]:
+    if not settings.script:
+        return []
+    return ["python", os.path.relpath(settings.script, settings.mounted)]
+
+
+def gpus_option(text: str) -> str:
+    """Return a host's gpus= as `docker run --gpus` takes it, which reads it as a line of CSV."""
+    return text if text == "all" else f'"device={text}"'
+
+
+def threads_of(all_facts: Sequence[Facts], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return TRAINER_THREADS of each worker: those that share a machine divide its processors."""
+    found = []
+    for facts in all_facts:
+        sharing = sum(one.machine.name == facts.machine.name for one in all_facts)
+        cores = int(facts.one("cores") or 0)
+        divided = str(max(1, cores // sharing)) if sharing > 1 and cores else ""
+        found.append("" if environ.get("TRAINER_THREADS") else divided)
+    return tuple(found)

@@ -1,0 +1,43 @@
+"""Another machine takes the place of one in a cluster that may run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from local_cluster.messages import EXIT_ERROR, EndError, say
+from machines.kept import Kept
+from machines.machine import Machine, at_once
+from machines.workers import containers
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A machine leaves a cluster.
+
+    Attributes:
+        known: the cluster as it is.
+        leaving: the machine that leaves, which may not answer.
+    """
+
+    known: Kept
+    leaving: Machine
+
+    def stop(self) -> None:
+        """Stop the cluster at a checkpoint, with the machine that leaves, if it answers.
+
+        Raises:
+            EndError: another machine's worker cannot be stopped.
+        """
+        known, leaving = self.known, self.leaving
+        say(f"{leaving.name} leaves; stopping the run at a checkpoint")
+        found = at_once(lambda one: containers.stop(one, known.project), known.machines)
+        those = [one for one, text in zip(known.machines, found) if text and one != leaving]
+        running = at_once(lambda one: containers.is_running(one, known.project), those)
+        for one, runs in zip(those, running):
+            if runs is not False:
+                raise EndError(
+                    EXIT_ERROR,
+                    found[one.index],
+                    "no machine was replaced, but workers were stopped: repeat this command, or "
+                    "`make resume`.",
+                )

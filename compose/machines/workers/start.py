@@ -1,0 +1,65 @@
+"""Starts one worker on each machine: all of them, or none."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+from local_cluster.messages import EXIT_ERROR, EndError, say
+from machines.checks.facts import Facts
+from machines.machine import START, Machine, at_once, container_of, last_line
+from machines.workers.containers import END_SECONDS
+from machines.workers.given import Start, command_of
+
+START_SECONDS = 120
+
+
+class NoneIsLeftError(EndError):
+    """No worker was started, or those that were are removed."""
+
+
+def start_all(start: Start, told: Sequence[Facts]) -> None:
+    """Start all workers, or none.
+
+    Raises:
+        NoneIsLeftError: one does not start, and the others are removed.
+        EndError: one does not start, and another one could not be removed.
+    """
+    names = ", ".join(one.machine.name for one in told)
+    say(f"{len(told)} worker(s) of {start.image.name} on {names}, run {start.settings.run_name}")
+    found = [problem for problem in at_once(lambda one: _start(start, one), told) if problem]
+    if found:
+        removed = at_once(lambda one: _remove(one.machine, start), told)
+        left = [problem for problem in removed if problem]
+        raise (EndError if left else NoneIsLeftError)(EXIT_ERROR, *found, *left)
+
+
+def _start(start: Start, facts: Facts) -> str:
+    """Start a machine's worker, detached; return what went wrong.
+
+    The docker command runs here, so that no secret is in a command line there.
+    """
+    environ = {**os.environ, **start.environ, "CLUSTER_TOKEN": start.token}
+    ended = facts.machine.engine.ask(
+        *command_of(start, facts), environ=environ, seconds=START_SECONDS
+    )
+    if ended.returncode:
+        return f"{facts.machine.name}: the worker does not start: {last_line(ended.stderr)}"
+    return ""
+
+
+def _remove(machine: Machine, start: Start) -> str:
+    """Remove what a start has made on a machine, and nothing else; return what went wrong.
+
+    A container of the same name may be another person's.
+    """
+    label = shlex.quote(f"label={START}={start.name}")
+    ended = machine.ask(
+        f"docker ps --all --quiet --filter {label} | xargs -r docker rm --force",
+        seconds=END_SECONDS,
+    )
+    if not ended.returncode:
+        return ""
+    by_hand = f"docker rm --force {container_of(machine, start.settings.project)}"
+    return f"{machine.name}: {last_line(ended.stderr)}; on it, `{by_hand}` removes its worker"
