@@ -110,6 +110,14 @@ def test_a_script_that_had_stopped_early_and_is_killed_later_is_not_trained_on(e
     assert lines_of(disturbed[0], "history") == lines_of(undisturbed[0], "history")
 
 
+def test_callbacks_that_steer_on_one_worker_only_are_told_and_the_fit_resumes(ended):
+    undisturbed, disturbed = ended(2), ended(2, CASE="own steering", KILLS=0)
+    told = "the callbacks that steer the fit differ between workers"
+    assert told in disturbed[0].out + disturbed[0].err, disturbed
+    assert "resuming from step" in disturbed[0].out + disturbed[0].err, disturbed
+    assert digests_of(disturbed) == digests_of(undisturbed)
+
+
 def test_a_worker_that_is_asked_to_stop_stops_all_and_all_resume(begin, ended):
     undisturbed = ended(2)
     workers = begin(2, CASE="stop")

@@ -173,6 +173,8 @@ if CASE == "files":
     file = "best.weights.h5"
     options = {"save_weights_only": True, "save_best_only": True, "monitor": "loss"}
     callbacks.insert(0, keras.callbacks.ModelCheckpoint(file, **options))
+if CASE == "own steering" and os.environ["WORKER_INDEX"] == "1":
+    callbacks.insert(0, keras.callbacks.EarlyStopping("loss", patience=9))
 if CASE in {"early", "ema early"}:
     stopping = keras.callbacks.EarlyStopping("loss", min_delta=9, restore_best_weights=True)
     stopping.patience = 1 if "KILLS" not in os.environ else 2

@@ -32,6 +32,7 @@ from cluster_trainer.on_jax.comparison import (
     described,
     of_this_start,
     steering,
+    unlike,
     weights_of,
 )
 from cluster_trainer.on_jax.keeping import fit_folder
@@ -123,6 +124,8 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
     compare(workers, {**facts, **of_this_start(given)})
     store = Store(fit_folder(chosen.folder))
     store.tidy()
+    steers = steering(callbacks_of(given))
+    differing = unlike(workers, steers)
     every = min(workers.gather(job.config.checkpoint_steps, "whether checkpoints are kept"))
     found = find_newest(store, workers, job.task) if every else None
     _say(found, chosen, job)
@@ -135,7 +138,8 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
         saver=saver,
         every=every,
         found=found,
-        described={**facts, **steering(callbacks_of(given))},
+        described={**facts, **steers},
+        differing=differing,
         first=int(given.arguments.get("initial_epoch", 0)),
         steps=Steps(model, workers, lambda: bool(script.stop.signal_number), programs),
         batches=batches,

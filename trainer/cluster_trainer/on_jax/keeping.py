@@ -75,7 +75,8 @@ class Keeping(keras.callbacks.Callback):
         self._asks_each_batch = self._workers.any(asks, "callbacks that see batches")
         self._begin_files()
         if self._found is not None:
-            refuse_other_run(self._found, self._fit.described, uncounted(names))
+            described, left_out = self._fit.described, self._fit.differing
+            refuse_other_run(self._found, described, uncounted(names), left_out)
             saved = self._found.checkpoint
             _warn_of_state(own)
             self._put_back(saved)
