@@ -168,9 +168,21 @@ def test_other_arguments_on_one_worker_are_refused(peers, image):
         assert "arguments" in one.err, one
 
 
-def test_a_callback_that_stops_on_one_worker_stops_all(ended):
-    first, second = digests_of(ended(2, CASE="alone"))
+@pytest.mark.parametrize(
+    ("case", "epochs"),
+    [
+        ("alone", 1),
+        ("alone by a lambda", 1),
+        ("alone at an epoch", 2),
+        ("alone from the first step", 1),
+    ],
+)
+def test_a_callback_that_stops_on_one_worker_stops_all(ended, case, epochs):
+    workers = ended(2, CASE=case)
+    first, second = digests_of(workers)
     assert first == second
+    for one in workers:
+        assert len(lines_of(one, "history")[0].split()) == epochs + 2, one  # the kind, the name
 
 
 @pytest.mark.parametrize(

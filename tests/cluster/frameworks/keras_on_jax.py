@@ -86,6 +86,14 @@ class Alone(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+class AloneAtEpoch(keras.callbacks.Callback):
+    """Ends the training on one worker only, at the beginning of an epoch."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1 and os.environ["WORKER_INDEX"] == "1":
+            self.model.stop_training = True
+
+
 class Rate(keras.callbacks.Callback):
     """Sets another learning rate on one worker only."""
 
@@ -195,6 +203,13 @@ if CASE == "meddling":
     callbacks.append(Meddling())
 if CASE == "alone":
     callbacks.append(Alone())
+if CASE == "alone at an epoch":
+    callbacks = [AloneAtEpoch()]
+if CASE in {"alone by a lambda", "alone from the first step"}:
+    name = "on_train_batch_end" if "lambda" in CASE else "on_train_begin"
+    own = {name: lambda *_, **__: setattr(model, "stop_training", True)}
+    own = own if os.environ["WORKER_INDEX"] == "1" else {}
+    callbacks = [keras.callbacks.LambdaCallback(**own)]
 if CASE == "stop":
     callbacks.append(Stopping())
 if CASE == "tensorflow":
