@@ -185,6 +185,12 @@ def test_a_callback_that_stops_on_one_worker_stops_all(ended, case, epochs):
         assert len(lines_of(one, "history")[0].split()) == epochs + 2, one  # the kind, the name
 
 
+def test_an_error_of_the_scripts_own_is_not_a_lost_worker(ended):
+    first, _ = ended(2, CASE="own error", MAX_RESTARTS=0)
+    assert first.code == 1, first
+    assert "the connection to my database" in first.err, first
+
+
 @pytest.mark.parametrize(
     ("case", "word"),
     [

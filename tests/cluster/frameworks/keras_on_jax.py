@@ -15,6 +15,7 @@ from pathlib import Path
 
 if os.environ.get("CASE") == "tensorflow first":
     importlib.import_module("tensorflow")
+import jax
 import keras
 import numpy as np
 
@@ -120,6 +121,18 @@ class Stopping(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+class Broken(keras.layers.Layer):
+    """Calls a Python function of the user's own, which fails."""
+
+    def call(self, inputs):
+        shape = jax.ShapeDtypeStruct((), np.float32)
+        return inputs + jax.pure_callback(self.fail, shape, 0.0)
+
+    @staticmethod
+    def fail(_):
+        raise ValueError("the connection to my database was reset")
+
+
 def scaled(labels, scores):
     """Return a loss that reads a number, which differs between workers or starts."""
     read = "WORKER_INDEX" if CASE == "other number" else "RESTART_COUNT"
@@ -133,6 +146,7 @@ def made():
     outputs = layers.Dense(16, activation="relu")(inputs)
     outputs = layers.Dropout(0.3)(layers.BatchNormalization()(outputs))
     outputs = layers.Dense(2)(outputs)
+    outputs = Broken()(outputs) if CASE == "own error" else outputs
     kind = OwnStep if CASE == "own step" else keras.Model
     model = kind(inputs, outputs)
     model.compile(

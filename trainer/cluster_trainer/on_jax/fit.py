@@ -10,12 +10,9 @@
 import inspect
 import logging
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import jax
 
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep
@@ -36,6 +33,7 @@ from cluster_trainer.on_jax.comparison import (
     weights_of,
 )
 from cluster_trainer.on_jax.keeping import fit_folder
+from cluster_trainer.on_jax.lost_peer import tells_of_lost_peer
 from cluster_trainer.on_jax.one_fit import Fit
 from cluster_trainer.on_jax.script import Script, begun
 from cluster_trainer.on_jax.step import Steps
@@ -48,10 +46,6 @@ from cluster_trainer.problems import (
 from cluster_trainer.process.exit_code import end_by, leave_process
 from cluster_trainer.settings.job import Job
 
-OF_A_LOST_PEER = re.compile(
-    r"gloo|connection|unavailable|deadline_exceeded|heartbeat|aborted|cancelled|socket",
-    re.IGNORECASE,
-)
 log = logging.getLogger("trainer")
 
 
@@ -104,7 +98,7 @@ def _failed(script: Script | None, error: BaseException, num_workers: int) -> No
 
 
 def _explained(error: BaseException) -> BaseException:
-    if isinstance(error, jax.errors.JaxRuntimeError) and OF_A_LOST_PEER.search(str(error)):
+    if tells_of_lost_peer(error):
         return PeerLostError(f"a peer was lost ({str(error).splitlines()[0][:200]})")
     return error
 
