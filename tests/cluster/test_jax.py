@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("frameworks")
 BUILT = "cluster-trainer:jax-cpu"
 COMMAND = ("python", "/programs/keras_on_jax.py")
+TWICE = ("python", "/programs/keras_on_jax_twice.py")
 CLOSE = 1e-5
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
@@ -30,11 +31,11 @@ def image(request):
 def begin(peers, image):
     """Start so many workers with the program, and return their containers."""
 
-    def start(count, **variables):
+    def start(count, command=COMMAND, **variables):
         cluster = peers(count)
         mounted = {str(PROGRAMS): {"bind": "/programs", "mode": "ro"}}
         options = {"image": image, "volumes": mounted, **variables}
-        return [cluster.start(index, *COMMAND, **options) for index in range(count)]
+        return [cluster.start(index, *command, **options) for index in range(count)]
 
     return start
 
@@ -42,7 +43,9 @@ def begin(peers, image):
 @pytest.fixture
 def ended(begin):
     """Run so many workers to their ends."""
-    return lambda count, **variables: [wait_for_end(one) for one in begin(count, **variables)]
+    return lambda count, *command, **variables: [
+        wait_for_end(one) for one in begin(count, *command, **variables)
+    ]
 
 
 def lines_of(one, *kinds):
@@ -183,6 +186,23 @@ def test_a_callback_that_stops_on_one_worker_stops_all(ended, case, epochs):
     assert first == second
     for one in workers:
         assert len(lines_of(one, "history")[0].split()) == epochs + 2, one  # the kind, the name
+
+
+def test_a_second_process_beside_the_first_is_refused_and_the_first_trains_on(ended):
+    expected = digests_of(ended(2))
+    workers = ended(2, TWICE, HOW="together")
+    for one in workers:
+        assert lines_of(one, "ends") == ["ends 0 78"], one
+        assert "beside process" in one.err, one
+    assert digests_of(workers) == expected
+
+
+def test_a_process_after_the_first_trains_with_the_others_and_saves_nothing(ended):
+    (expected,), _ = digests_of(ended(2))
+    for one in ended(2, TWICE, HOW="after"):
+        assert lines_of(one, "ends") == ["ends 0 0"], one
+        assert lines_of(one, "digest") == [expected, expected], one
+        assert "are not saved" in one.out + one.err, one
 
 
 def test_an_error_of_the_scripts_own_is_not_a_lost_worker(ended):

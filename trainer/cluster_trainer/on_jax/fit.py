@@ -32,6 +32,7 @@ from cluster_trainer.on_jax.comparison import (
     unlike,
     weights_of,
 )
+from cluster_trainer.on_jax.first_process import refuse_second_process
 from cluster_trainer.on_jax.keeping import fit_folder
 from cluster_trainer.on_jax.lost_peer import tells_of_lost_peer
 from cluster_trainer.on_jax.one_fit import Fit
@@ -61,6 +62,7 @@ def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping
     """
     num_workers = 1
     try:
+        refuse_second_process(os.environ)
         with _beginning:
             if not _script:
                 _script.append(begun(environ))
@@ -76,7 +78,8 @@ def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping
         finally:
             script.lock.release()
     except BaseException as error:
-        _failed(_script[0] if _script else None, _explained(error), num_workers)
+        begun_here = [one for one in _script if one.pid == os.getpid()]
+        _failed(begun_here[0] if begun_here else None, _explained(error), num_workers)
         raise
 
 
@@ -147,7 +150,8 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
             keep(found, saver)
         arrange(given, fit, job, chosen.folder)
         model.train_function = fit.steps
-        script.journal.of_fit(f"fit-{chosen.number}").note("training")
+        if script.keeps:
+            script.journal.of_fit(f"fit-{chosen.number}").note("training")
         history = run(*given.args, **given.kwargs)
     finally:
         model.train_function = before

@@ -12,12 +12,13 @@ import keras
 
 from cluster_trainer.fits.script.log import begin_log
 from cluster_trainer.on_jax.cluster import join, present
+from cluster_trainer.on_jax.first_process import joins
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, ExitCode, PeerLostError, Problem, render
 from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.settings.task import as_started, from_environment
 
-ENGINE, JOINED = "CLUSTER_TRAINER_ENGINE", "CLUSTER_TRAINER_JAX_PROCESS"
+ENGINE = "CLUSTER_TRAINER_ENGINE"
 STARTUP_SECONDS = 300
 NO_CALL = "no such call: the image divides the work"
 ON_BATCH = "train_on_batch"
@@ -41,9 +42,8 @@ def install() -> None:
     try:
         task = from_environment(environ)
         num_workers = task.num_workers
-        # A process that this one starts is no worker: it computes alone, and may not fit.
-        if num_workers > 1 and JOINED not in os.environ:
-            os.environ[JOINED] = str(os.getpid())
+        # A second process is no worker: it computes alone, and may not fit.
+        if num_workers > 1 and joins(os.environ):
             begin_log(environ)
             seconds = environ.get("TRAINER_STARTUP_TIMEOUT_SECONDS", "").strip()
             join(task, environ, int(seconds) if seconds.isdecimal() else STARTUP_SECONDS)
