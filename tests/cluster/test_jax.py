@@ -1,5 +1,6 @@
 """Keras on JAX: a plain script trains on several workers as on one, and resumes after any kill."""
 
+import itertools
 import os
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ PROGRAMS = Path(__file__).with_name("frameworks")
 BUILT = "cluster-trainer:jax-cpu"
 COMMAND = ("python", "/programs/keras_on_jax.py")
 TWICE = ("python", "/programs/keras_on_jax_twice.py")
-CLOSE = 1e-5
+CLOSE, CLOSE_IN_HALF = 1e-5, 1e-2
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
@@ -90,13 +91,37 @@ def test_three_workers_and_batches_that_do_not_divide(ended):
         assert numbers_of(one) == pytest.approx(numbers_of(alone), abs=CLOSE, rel=CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("case", "close"),
+    [
+        ("weights", CLOSE),
+        ("sample weights", CLOSE),
+        ("mixed_bfloat16", CLOSE_IN_HALF),
+        ("mixed_float16", CLOSE_IN_HALF),
+        ("bfloat16", CLOSE_IN_HALF),
+    ],
+)
+def test_three_workers_train_as_one_with_weights_and_in_half_precision(ended, case, close):
+    (alone,), together = ended(1, CASE=case), ended(3, CASE=case)
+    first, *others = digests_of(together)
+    assert others == [first, first]
+    for one in together:
+        assert numbers_of(one) == pytest.approx(numbers_of(alone), abs=close, rel=close)
+
+
 def test_without_a_seed_all_begin_with_the_chiefs_weights(ended):
     first, second = digests_of(ended(2, CASE="no seed"))
     assert first == second
 
 
-@pytest.mark.parametrize("case", ["arrays", "dataset", "generator", "ema"])
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize(
+    ("case", "killed"),
+    [
+        *itertools.product(["arrays", "dataset", "generator", "ema"], [0, 1]),
+        ("bfloat16", 1),
+        ("mixed_float16", 1),
+    ],
+)
 def test_a_killed_worker_is_met_again_and_the_weights_are_the_same(ended, case, killed):
     undisturbed = ended(2, CASE=case)
     disturbed = ended(2, CASE=case, KILLS=killed)

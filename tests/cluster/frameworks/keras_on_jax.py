@@ -168,6 +168,8 @@ def generated(seed):
         yield x[rows], y[rows]
 
 
+if CASE in {"mixed_bfloat16", "mixed_float16", "bfloat16"}:
+    keras.config.set_dtype_policy(CASE)
 if CASE != "no seed":
     keras.utils.set_random_seed(7)
 numbers = np.random.default_rng(int(os.environ["WORKER_INDEX"]) if CASE == "other data" else 1)
@@ -178,6 +180,8 @@ callbacks = [Killing()]
 arguments = {"x": x, "y": y, "batch_size": 24, "validation_split": 0.2}
 if CASE == "weights":
     arguments |= {"class_weight": {0: 1.0, 1: 3.0}}
+if CASE in {"sample weights", "bfloat16"}:
+    arguments |= {"sample_weight": np.linspace(0.5, 2.0, 100)}
 if CASE == "dataset":
     arguments = {"x": Data(x, y, 3), "validation_data": (x, y)}
 if CASE in {"generator", "unlike draws"}:
