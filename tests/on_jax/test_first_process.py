@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from cluster_trainer.on_jax.first_process import JOINED, joins, refuse_second_process
+from cluster_trainer.on_jax.workers.first_process import JOINED, joins, refuse_second_process
 from cluster_trainer.problems import ConfigurationError
 
-JOINING = "import os; from cluster_trainer.on_jax.first_process import joins; "
+JOINING = "import os; from cluster_trainer.on_jax.workers.first_process import joins; "
 WAITING = JOINING + "print(joins(os.environ), flush=True); input()"
 ONCE = JOINING + "print(joins(os.environ), os.environ['CLUSTER_TRAINER_JAX_PROCESS'])"
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from cluster_trainer.on_jax.lost_peer import tells_of_lost_peer
+from cluster_trainer.on_jax.workers.lost_peer import tells_of_lost_peer
 
 CLOSED = "[external/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:5559"
 

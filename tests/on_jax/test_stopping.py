@@ -5,8 +5,8 @@ from functools import partial
 import keras
 import pytest
 
-from cluster_trainer.on_jax.cluster import JaxWorkers
-from cluster_trainer.on_jax.stopping import asks_each_batch, is_of_user
+from cluster_trainer.on_jax.callbacks.stopping import asks_each_batch, is_of_user
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 
 def hook(batch, logs=None):

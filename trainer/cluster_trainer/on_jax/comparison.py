@@ -16,8 +16,8 @@ from cluster_trainer.checkpoints.resume import CALLBACKS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
 from cluster_trainer.fits.shared.unlike import warn_of_callbacks
-from cluster_trainer.on_jax.batches import GlobalBatches
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.steps.batches import GlobalBatches
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.same_code import library_settings

@@ -23,6 +23,7 @@ from cluster_trainer.fits.identity.fits import Chosen
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.on_jax import refusals
 from cluster_trainer.on_jax.arguments import arrange, callbacks_of, global_batches
+from cluster_trainer.on_jax.callbacks.keeping import fit_folder
 from cluster_trainer.on_jax.comparison import (
     compare,
     compare_code,
@@ -32,12 +33,11 @@ from cluster_trainer.on_jax.comparison import (
     unlike,
     weights_of,
 )
-from cluster_trainer.on_jax.first_process import refuse_second_process
-from cluster_trainer.on_jax.keeping import fit_folder
-from cluster_trainer.on_jax.lost_peer import tells_of_lost_peer
 from cluster_trainer.on_jax.one_fit import Fit
 from cluster_trainer.on_jax.script import Script, begun
-from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.on_jax.steps.step import Steps
+from cluster_trainer.on_jax.workers.first_process import refuse_second_process
+from cluster_trainer.on_jax.workers.lost_peer import tells_of_lost_peer
 from cluster_trainer.problems import (
     ConfigurationError,
     PeerLostError,

@@ -7,9 +7,9 @@ from cluster_trainer.checkpoints.checkpoint import Place, Stage
 from cluster_trainer.checkpoints.resume import Found
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits.shared.files import ChiefsFiles
-from cluster_trainer.on_jax.batches import GlobalBatches
-from cluster_trainer.on_jax.cluster import JaxWorkers
-from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.on_jax.steps.batches import GlobalBatches
+from cluster_trainer.on_jax.steps.step import Steps
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.process.stop import StopRequest
 
 

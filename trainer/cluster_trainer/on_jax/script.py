@@ -16,8 +16,8 @@ from cluster_trainer.fits.identity.owner import Owner, claimed, script_name, thi
 from cluster_trainer.fits.script.earlier_runs import begin_anew
 from cluster_trainer.fits.script.variables import read_variables
 from cluster_trainer.on_jax import refusals
-from cluster_trainer.on_jax.cluster import present
 from cluster_trainer.on_jax.comparison import compare_code
+from cluster_trainer.on_jax.workers.cluster import present
 from cluster_trainer.process.exit_code import leave_process, status_of
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal

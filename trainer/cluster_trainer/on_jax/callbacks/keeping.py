@@ -22,10 +22,10 @@ from cluster_trainer.checkpoints.checkpoint import (
     uncounted,
 )
 from cluster_trainer.checkpoints.resume import refuse_other_run
-from cluster_trainer.on_jax import random_state
-from cluster_trainer.on_jax.agreement import DIFFERENT
+from cluster_trainer.on_jax.callbacks import random_state
+from cluster_trainer.on_jax.callbacks.stopping import asks_each_batch, is_of_user
 from cluster_trainer.on_jax.one_fit import Fit
-from cluster_trainer.on_jax.stopping import asks_each_batch, is_of_user
+from cluster_trainer.on_jax.steps.agreement import DIFFERENT
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import (
     ConfigurationError,
@@ -182,7 +182,7 @@ class Keeping(keras.callbacks.Callback):
         raise PeerStoppedError
 
     def _read_again(self, saved: Checkpoint) -> None:
-        """Bring the data to the checkpoint's place; see batches.py."""
+        """Bring the data to the checkpoint's place; see steps/batches.py."""
         place, batches = self.place, self._fit.batches
         self._validations = self._validations_before = saved.progress["validations"]
         self._fit.programs.update(saved.progress["programs"])

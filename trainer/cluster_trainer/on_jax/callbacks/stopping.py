@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 NO_USERS = frozenset({"keras", "cluster_trainer"})
 """The packages whose callbacks and hooks are no user's."""
