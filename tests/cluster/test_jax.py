@@ -1,5 +1,6 @@
 """Keras on JAX: a plain script trains on several workers as on one, and resumes after any kill."""
 
+import itertools
 import os
 import subprocess
 from pathlib import Path
@@ -12,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("frameworks")
 BUILT = "cluster-trainer:jax-cpu"
 COMMAND = ("python", "/programs/keras_on_jax.py")
-CLOSE = 1e-5
+TWICE = ("python", "/programs/keras_on_jax_twice.py")
+CLOSE, CLOSE_IN_HALF = 1e-5, 1e-2
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
@@ -30,11 +32,11 @@ def image(request):
 def begin(peers, image):
     """Start so many workers with the program, and return their containers."""
 
-    def start(count, **variables):
+    def start(count, command=COMMAND, **variables):
         cluster = peers(count)
         mounted = {str(PROGRAMS): {"bind": "/programs", "mode": "ro"}}
         options = {"image": image, "volumes": mounted, **variables}
-        return [cluster.start(index, *COMMAND, **options) for index in range(count)]
+        return [cluster.start(index, *command, **options) for index in range(count)]
 
     return start
 
@@ -42,7 +44,9 @@ def begin(peers, image):
 @pytest.fixture
 def ended(begin):
     """Run so many workers to their ends."""
-    return lambda count, **variables: [wait_for_end(one) for one in begin(count, **variables)]
+    return lambda count, *command, **variables: [
+        wait_for_end(one) for one in begin(count, *command, **variables)
+    ]
 
 
 def lines_of(one, *kinds):
@@ -87,13 +91,37 @@ def test_three_workers_and_batches_that_do_not_divide(ended):
         assert numbers_of(one) == pytest.approx(numbers_of(alone), abs=CLOSE, rel=CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("case", "close"),
+    [
+        ("weights", CLOSE),
+        ("sample weights", CLOSE),
+        ("mixed_bfloat16", CLOSE_IN_HALF),
+        ("mixed_float16", CLOSE_IN_HALF),
+        ("bfloat16", CLOSE_IN_HALF),
+    ],
+)
+def test_three_workers_train_as_one_with_weights_and_in_half_precision(ended, case, close):
+    (alone,), together = ended(1, CASE=case), ended(3, CASE=case)
+    first, *others = digests_of(together)
+    assert others == [first, first]
+    for one in together:
+        assert numbers_of(one) == pytest.approx(numbers_of(alone), abs=close, rel=close)
+
+
 def test_without_a_seed_all_begin_with_the_chiefs_weights(ended):
     first, second = digests_of(ended(2, CASE="no seed"))
     assert first == second
 
 
-@pytest.mark.parametrize("case", ["arrays", "dataset", "generator", "ema"])
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize(
+    ("case", "killed"),
+    [
+        *itertools.product(["arrays", "dataset", "generator", "ema"], [0, 1]),
+        ("bfloat16", 1),
+        ("mixed_float16", 1),
+    ],
+)
 def test_a_killed_worker_is_met_again_and_the_weights_are_the_same(ended, case, killed):
     undisturbed = ended(2, CASE=case)
     disturbed = ended(2, CASE=case, KILLS=killed)
@@ -108,6 +136,14 @@ def test_a_script_that_had_stopped_early_and_is_killed_later_is_not_trained_on(e
     undisturbed, disturbed = ended(2, CASE="early", KILLS=9), ended(2, CASE="early", KILLS=1)
     assert digests_of(disturbed) == digests_of(undisturbed)
     assert lines_of(disturbed[0], "history") == lines_of(undisturbed[0], "history")
+
+
+def test_callbacks_that_steer_on_one_worker_only_are_told_and_the_fit_resumes(ended):
+    undisturbed, disturbed = ended(2), ended(2, CASE="own steering", KILLS=0)
+    told = "the callbacks that steer the fit differ between workers"
+    assert told in disturbed[0].out + disturbed[0].err, disturbed
+    assert "resuming from step" in disturbed[0].out + disturbed[0].err, disturbed
+    assert digests_of(disturbed) == digests_of(undisturbed)
 
 
 def test_a_worker_that_is_asked_to_stop_stops_all_and_all_resume(begin, ended):
@@ -160,9 +196,44 @@ def test_other_arguments_on_one_worker_are_refused(peers, image):
         assert "arguments" in one.err, one
 
 
-def test_a_callback_that_stops_on_one_worker_stops_all(ended):
-    first, second = digests_of(ended(2, CASE="alone"))
+@pytest.mark.parametrize(
+    ("case", "epochs"),
+    [
+        ("alone", 1),
+        ("alone by a lambda", 1),
+        ("alone at an epoch", 2),
+        ("alone from the first step", 1),
+    ],
+)
+def test_a_callback_that_stops_on_one_worker_stops_all(ended, case, epochs):
+    workers = ended(2, CASE=case)
+    first, second = digests_of(workers)
     assert first == second
+    for one in workers:
+        assert len(lines_of(one, "history")[0].split()) == epochs + 2, one  # the kind, the name
+
+
+def test_a_second_process_beside_the_first_is_refused_and_the_first_trains_on(ended):
+    expected = digests_of(ended(2))
+    workers = ended(2, TWICE, HOW="together")
+    for one in workers:
+        assert lines_of(one, "ends") == ["ends 0 78"], one
+        assert "beside process" in one.err, one
+    assert digests_of(workers) == expected
+
+
+def test_a_process_after_the_first_trains_with_the_others_and_saves_nothing(ended):
+    (expected,), _ = digests_of(ended(2))
+    for one in ended(2, TWICE, HOW="after"):
+        assert lines_of(one, "ends") == ["ends 0 0"], one
+        assert lines_of(one, "digest") == [expected, expected], one
+        assert "are not saved" in one.out + one.err, one
+
+
+def test_an_error_of_the_scripts_own_is_not_a_lost_worker(ended):
+    first, _ = ended(2, CASE="own error", MAX_RESTARTS=0)
+    assert first.code == 1, first
+    assert "the connection to my database" in first.err, first
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_trainer.on_jax.batches import EpochIterator, GlobalBatches, digest_of, order_of
+from cluster_trainer.on_jax.steps.batches import EpochIterator, GlobalBatches, digest_of, order_of
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError
 

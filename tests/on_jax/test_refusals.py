@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cluster_trainer.on_jax import refusals
-from cluster_trainer.on_jax.agreement import refuse_other_programs
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.steps.agreement import refuse_other_programs
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError
 

@@ -60,6 +60,15 @@ def test_a_script_that_fails_after_its_fit_has_not_ended(run, tmp_path):
     assert "had ended after" in run(PLAIN + "\n").stdout  # its fit is not trained again
 
 
+def test_a_second_process_of_a_start_trains_and_saves_nothing(run, tmp_path):
+    ended = [run(text, START_ID="a") for text in (PLAIN, PLAIN + "print(model.get_weights())")]
+    assert [one.returncode for one in ended] == [0, 0], ended
+    assert "are not saved" not in ended[0].stdout
+    assert "are not saved" in ended[1].stdout
+    assert "events.jsonl" not in ended[1].stdout
+    assert states_in(tmp_path).count('"done"') == 1
+
+
 def test_settings_that_do_nothing_are_named(run):
     ended = run(PLAIN, TRAINER_EPOCHS="3", TRAINER_TENSORBOARD="none")
     assert ended.returncode == 0, ended

@@ -15,6 +15,7 @@ from pathlib import Path
 
 if os.environ.get("CASE") == "tensorflow first":
     importlib.import_module("tensorflow")
+import jax
 import keras
 import numpy as np
 
@@ -86,6 +87,14 @@ class Alone(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
+class AloneAtEpoch(keras.callbacks.Callback):
+    """Ends the training on one worker only, at the beginning of an epoch."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1 and os.environ["WORKER_INDEX"] == "1":
+            self.model.stop_training = True
+
+
 class Rate(keras.callbacks.Callback):
     """Sets another learning rate on one worker only."""
 
@@ -112,6 +121,18 @@ class Stopping(keras.callbacks.Callback):
             os.kill(os.getpid(), signal.SIGTERM)
 
 
+class Broken(keras.layers.Layer):
+    """Calls a Python function of the user's own, which fails."""
+
+    def call(self, inputs):
+        shape = jax.ShapeDtypeStruct((), np.float32)
+        return inputs + jax.pure_callback(self.fail, shape, 0.0)
+
+    @staticmethod
+    def fail(_):
+        raise ValueError("the connection to my database was reset")
+
+
 def scaled(labels, scores):
     """Return a loss that reads a number, which differs between workers or starts."""
     read = "WORKER_INDEX" if CASE == "other number" else "RESTART_COUNT"
@@ -125,6 +146,7 @@ def made():
     outputs = layers.Dense(16, activation="relu")(inputs)
     outputs = layers.Dropout(0.3)(layers.BatchNormalization()(outputs))
     outputs = layers.Dense(2)(outputs)
+    outputs = Broken()(outputs) if CASE == "own error" else outputs
     kind = OwnStep if CASE == "own step" else keras.Model
     model = kind(inputs, outputs)
     model.compile(
@@ -146,6 +168,8 @@ def generated(seed):
         yield x[rows], y[rows]
 
 
+if CASE in {"mixed_bfloat16", "mixed_float16", "bfloat16"}:
+    keras.config.set_dtype_policy(CASE)
 if CASE != "no seed":
     keras.utils.set_random_seed(7)
 numbers = np.random.default_rng(int(os.environ["WORKER_INDEX"]) if CASE == "other data" else 1)
@@ -156,6 +180,8 @@ callbacks = [Killing()]
 arguments = {"x": x, "y": y, "batch_size": 24, "validation_split": 0.2}
 if CASE == "weights":
     arguments |= {"class_weight": {0: 1.0, 1: 3.0}}
+if CASE in {"sample weights", "bfloat16"}:
+    arguments |= {"sample_weight": np.linspace(0.5, 2.0, 100)}
 if CASE == "dataset":
     arguments = {"x": Data(x, y, 3), "validation_data": (x, y)}
 if CASE in {"generator", "unlike draws"}:
@@ -173,6 +199,8 @@ if CASE == "files":
     file = "best.weights.h5"
     options = {"save_weights_only": True, "save_best_only": True, "monitor": "loss"}
     callbacks.insert(0, keras.callbacks.ModelCheckpoint(file, **options))
+if CASE == "own steering" and os.environ["WORKER_INDEX"] == "1":
+    callbacks.insert(0, keras.callbacks.EarlyStopping("loss", patience=9))
 if CASE in {"early", "ema early"}:
     stopping = keras.callbacks.EarlyStopping("loss", min_delta=9, restore_best_weights=True)
     stopping.patience = 1 if "KILLS" not in os.environ else 2
@@ -193,6 +221,13 @@ if CASE == "meddling":
     callbacks.append(Meddling())
 if CASE == "alone":
     callbacks.append(Alone())
+if CASE == "alone at an epoch":
+    callbacks = [AloneAtEpoch()]
+if CASE in {"alone by a lambda", "alone from the first step"}:
+    name = "on_train_batch_end" if "lambda" in CASE else "on_train_begin"
+    own = {name: lambda *_, **__: setattr(model, "stop_training", True)}
+    own = own if os.environ["WORKER_INDEX"] == "1" else {}
+    callbacks = [keras.callbacks.LambdaCallback(**own)]
 if CASE == "stop":
     callbacks.append(Stopping())
 if CASE == "tensorflow":

@@ -4,10 +4,9 @@ Read in this order:
 
 - `hook.py`: called when Keras is imported
 - `fit.py`: one fit from beginning to end
-- `batches.py` and `step.py`: each global batch, cut over all devices
-- `agreement.py`: the workers' notes before each step
-- `keeping.py`: checkpoints
-- `cluster.py`: JAX's processes and their messages
+- `steps/`: each global batch, cut over all devices, and the workers' notes before each step
+- `callbacks/`: checkpoints, and when a callback stops the fit
+- `workers/`: JAX's processes, their messages, and the loss of one
 - `refusals.py`: what is not supported
 
 Arrays of all processes exist only within a training step. Between steps, and in `evaluate` and

@@ -11,10 +11,10 @@ from cluster_trainer.callbacks.progress_report import ProgressReport
 from cluster_trainer.callbacks.recording.epoch_metrics import EpochMetrics
 from cluster_trainer.callbacks.recording.records import ClusterTrainerRecords
 from cluster_trainer.on_jax import refusals
-from cluster_trainer.on_jax.batches import GlobalBatches
-from cluster_trainer.on_jax.keeping import Keeping
-from cluster_trainer.on_jax.logs_of_chief import LogsOfChief
+from cluster_trainer.on_jax.callbacks.keeping import Keeping
+from cluster_trainer.on_jax.callbacks.logs_of_chief import LogsOfChief
 from cluster_trainer.on_jax.one_fit import Fit
+from cluster_trainer.on_jax.steps.batches import GlobalBatches
 from cluster_trainer.private import any_backend, keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.metrics_file import MetricsFile

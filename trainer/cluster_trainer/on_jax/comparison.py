@@ -15,8 +15,9 @@ from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import CALLBACKS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
-from cluster_trainer.on_jax.batches import GlobalBatches
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.fits.shared.unlike import warn_of_callbacks
+from cluster_trainer.on_jax.steps.batches import GlobalBatches
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.same_code import library_settings
@@ -74,6 +75,15 @@ def of_this_start(given: inspect.BoundArguments) -> dict[str, str]:
 def steering(callbacks: Sequence[Any]) -> dict[str, str]:
     """Return what must be unchanged when the fit resumes, and may differ between workers."""
     return {CALLBACKS: json.dumps(of_callbacks(callbacks), default=_name, sort_keys=True)}
+
+
+def unlike(workers: JaxWorkers, steers: Mapping[str, str]) -> set[str]:
+    """Return the names of `steering` whose values differ between workers; all call it."""
+    values = workers.exchange(steers[CALLBACKS], CALLBACKS)
+    if len(set(values)) == 1:
+        return set()
+    warn_of_callbacks(", ".join(f"worker-{rank} has {one}" for rank, one in enumerate(values)))
+    return {CALLBACKS}
 
 
 def described(

@@ -10,12 +10,9 @@
 import inspect
 import logging
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
-
-import jax
 
 from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.resume import Found, find_newest, keep
@@ -26,18 +23,21 @@ from cluster_trainer.fits.identity.fits import Chosen
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.on_jax import refusals
 from cluster_trainer.on_jax.arguments import arrange, callbacks_of, global_batches
+from cluster_trainer.on_jax.callbacks.keeping import fit_folder
 from cluster_trainer.on_jax.comparison import (
     compare,
     compare_code,
     described,
     of_this_start,
     steering,
+    unlike,
     weights_of,
 )
-from cluster_trainer.on_jax.keeping import fit_folder
 from cluster_trainer.on_jax.one_fit import Fit
 from cluster_trainer.on_jax.script import Script, begun
-from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.on_jax.steps.step import Steps
+from cluster_trainer.on_jax.workers.first_process import refuse_second_process
+from cluster_trainer.on_jax.workers.lost_peer import tells_of_lost_peer
 from cluster_trainer.problems import (
     ConfigurationError,
     PeerLostError,
@@ -47,10 +47,6 @@ from cluster_trainer.problems import (
 from cluster_trainer.process.exit_code import end_by, leave_process
 from cluster_trainer.settings.job import Job
 
-OF_A_LOST_PEER = re.compile(
-    r"gloo|connection|unavailable|deadline_exceeded|heartbeat|aborted|cancelled|socket",
-    re.IGNORECASE,
-)
 log = logging.getLogger("trainer")
 
 
@@ -66,6 +62,7 @@ def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping
     """
     num_workers = 1
     try:
+        refuse_second_process(os.environ)
         with _beginning:
             if not _script:
                 _script.append(begun(environ))
@@ -81,7 +78,8 @@ def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping
         finally:
             script.lock.release()
     except BaseException as error:
-        _failed(_script[0] if _script else None, _explained(error), num_workers)
+        begun_here = [one for one in _script if one.pid == os.getpid()]
+        _failed(begun_here[0] if begun_here else None, _explained(error), num_workers)
         raise
 
 
@@ -103,7 +101,7 @@ def _failed(script: Script | None, error: BaseException, num_workers: int) -> No
 
 
 def _explained(error: BaseException) -> BaseException:
-    if isinstance(error, jax.errors.JaxRuntimeError) and OF_A_LOST_PEER.search(str(error)):
+    if tells_of_lost_peer(error):
         return PeerLostError(f"a peer was lost ({str(error).splitlines()[0][:200]})")
     return error
 
@@ -123,6 +121,8 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
     compare(workers, {**facts, **of_this_start(given)})
     store = Store(fit_folder(chosen.folder))
     store.tidy()
+    steers = steering(callbacks_of(given))
+    differing = unlike(workers, steers)
     every = min(workers.gather(job.config.checkpoint_steps, "whether checkpoints are kept"))
     found = find_newest(store, workers, job.task) if every else None
     _say(found, chosen, job)
@@ -135,7 +135,8 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
         saver=saver,
         every=every,
         found=found,
-        described={**facts, **steering(callbacks_of(given))},
+        described={**facts, **steers},
+        differing=differing,
         first=int(given.arguments.get("initial_epoch", 0)),
         steps=Steps(model, workers, lambda: bool(script.stop.signal_number), programs),
         batches=batches,
@@ -149,7 +150,8 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
             keep(found, saver)
         arrange(given, fit, job, chosen.folder)
         model.train_function = fit.steps
-        script.journal.of_fit(f"fit-{chosen.number}").note("training")
+        if script.keeps:
+            script.journal.of_fit(f"fit-{chosen.number}").note("training")
         history = run(*given.args, **given.kwargs)
     finally:
         model.train_function = before

@@ -11,13 +11,14 @@ import jax
 import keras
 
 from cluster_trainer.fits.script.log import begin_log
-from cluster_trainer.on_jax.cluster import join, present
+from cluster_trainer.on_jax.workers.cluster import join, present
+from cluster_trainer.on_jax.workers.first_process import joins
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, ExitCode, PeerLostError, Problem, render
 from cluster_trainer.process.exit_code import end_by
 from cluster_trainer.settings.task import as_started, from_environment
 
-ENGINE, JOINED = "CLUSTER_TRAINER_ENGINE", "CLUSTER_TRAINER_JAX_PROCESS"
+ENGINE = "CLUSTER_TRAINER_ENGINE"
 STARTUP_SECONDS = 300
 NO_CALL = "no such call: the image divides the work"
 ON_BATCH = "train_on_batch"
@@ -41,9 +42,8 @@ def install() -> None:
     try:
         task = from_environment(environ)
         num_workers = task.num_workers
-        # A process that this one starts is no worker: it computes alone, and may not fit.
-        if num_workers > 1 and JOINED not in os.environ:
-            os.environ[JOINED] = str(os.getpid())
+        # A second process is no worker: it computes alone, and may not fit.
+        if num_workers > 1 and joins(os.environ):
             begin_log(environ)
             seconds = environ.get("TRAINER_STARTUP_TIMEOUT_SECONDS", "").strip()
             join(task, environ, int(seconds) if seconds.isdecimal() else STARTUP_SECONDS)
@@ -81,7 +81,7 @@ def _refuse_others(trainer: Any) -> None:
 
 
 def _is_in_fit(*_: Any, **__: Any) -> bool:
-    from cluster_trainer.on_jax.step import is_tracing  # noqa: PLC0415  at the first one
+    from cluster_trainer.on_jax.steps.step import is_tracing  # noqa: PLC0415  at the first one
 
     return is_tracing()
 
@@ -91,7 +91,7 @@ def _is_none(*arguments: Any, **keywords: Any) -> bool:
 
 
 def _epoch_iterator() -> type:
-    from cluster_trainer.on_jax.batches import EpochIterator  # noqa: PLC0415
+    from cluster_trainer.on_jax.steps.batches import EpochIterator  # noqa: PLC0415
 
     return EpochIterator
 
@@ -114,7 +114,7 @@ def _synced(keras_own: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(keras_own)
     def jax_state_sync(self: Any) -> None:
-        from cluster_trainer.on_jax.step import of_this_process  # noqa: PLC0415
+        from cluster_trainer.on_jax.steps.step import of_this_process  # noqa: PLC0415
 
         if state := getattr(self, keras_jax_names.STATE, None):
             setattr(self, keras_jax_names.STATE, jax.tree.map(of_this_process, state))

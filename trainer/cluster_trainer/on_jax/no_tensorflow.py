@@ -5,7 +5,7 @@ import sys
 from cluster_trainer.problems import ExitCode, Problem, render
 from cluster_trainer.process.exit_code import leave_process
 
-CLUSTER = "cluster_trainer.on_jax.cluster"
+CLUSTER = "cluster_trainer.on_jax.workers.cluster"
 
 
 def refuse(name: str) -> None:

@@ -1,15 +1,15 @@
 """What is made for one fit, and where an earlier start has left it."""
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from cluster_trainer.checkpoints.checkpoint import Place, Stage
 from cluster_trainer.checkpoints.resume import Found
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits.shared.files import ChiefsFiles
-from cluster_trainer.on_jax.batches import GlobalBatches
-from cluster_trainer.on_jax.cluster import JaxWorkers
-from cluster_trainer.on_jax.step import Steps
+from cluster_trainer.on_jax.steps.batches import GlobalBatches
+from cluster_trainer.on_jax.steps.step import Steps
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.process.stop import StopRequest
 
 
@@ -23,6 +23,7 @@ class Fit:
         every: the steps between two; 0: none are kept.
         found: the newest of an earlier start; None: this one is the first.
         described: what must be unchanged when the fit resumes, name -> value.
+        differing: the names of those that differ between workers: a checkpoint has one worker's.
         first: the epoch to begin with, where there is no checkpoint.
         steps: trains.
         batches: are trained.
@@ -36,6 +37,7 @@ class Fit:
     every: int
     found: Found | None
     described: Mapping[str, str]
+    differing: Collection[str]
     first: int
     steps: Steps
     batches: GlobalBatches

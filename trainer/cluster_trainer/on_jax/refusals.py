@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from cluster_trainer.fits.script.variables import FOLDERS
-from cluster_trainer.on_jax.batches import GlobalBatches
+from cluster_trainer.on_jax.steps.batches import GlobalBatches
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.settings.config import setting_names

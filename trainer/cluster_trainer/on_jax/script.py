@@ -12,13 +12,12 @@ from typing import IO, Any
 from cluster_trainer.fits.identity import end_mark
 from cluster_trainer.fits.identity.fits import Fits
 from cluster_trainer.fits.identity.leftovers import Leftovers
-from cluster_trainer.fits.identity.owner import Owner, claim, script_name, this_process
+from cluster_trainer.fits.identity.owner import Owner, claimed, script_name, this_process
 from cluster_trainer.fits.script.earlier_runs import begin_anew
 from cluster_trainer.fits.script.variables import read_variables
 from cluster_trainer.on_jax import refusals
-from cluster_trainer.on_jax.cluster import present
 from cluster_trainer.on_jax.comparison import compare_code
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.on_jax.workers.cluster import present
 from cluster_trainer.process.exit_code import leave_process, status_of
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.journal import Journal
@@ -59,28 +58,18 @@ def begun(environ: Mapping[str, str]) -> Script:
     refusals.refuse_settings(job)
     workers = present()
     workers.has_fitted = True
-    if workers.count != job.task.num_workers:
-        accepted = "the process that the entrypoint has started"
-        received = f"process {os.getpid()}, which another one has started"
-        raise ConfigurationError([Problem("fit", received, accepted)])
-    keeps, before = bool(job.config.checkpoint_steps), None
+    locks: dict[Path, IO[str]] = {}
+    job, before = claimed(job, this_process(environ, script_name()), locks)
     script = Script(
         job,
         environ,
         workers,
         StopRequest(leave_process),
         Journal(job.folder),
-        Fits(job.folder, keeps=keeps),
+        Fits(job.folder, keeps=bool(job.config.checkpoint_steps)),
         before,
+        locks=locks,
     )
-    if keeps:
-        taken = claim(job.folder, this_process(environ, script_name()), script.locks)
-        if taken.other is not None:
-            accepted = (
-                f"one process that fits; {taken.other.script} ({taken.other.pid}) has done so"
-            )
-            raise ConfigurationError([Problem("fit", f"process {os.getpid()}", accepted)])
-        script.before = taken.before
     compare_code(workers)
     begin_anew(job, script.workers, Leftovers(job), script.before, environ)
     atexit.register(_note_end, script)

@@ -18,6 +18,7 @@ from typing import IO
 
 from cluster_trainer.files import make_folder, write_whole
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.settings.job import Job
 
 START = "START_ID"
 """The entrypoint's variable that distinguishes one start of the command from all others."""
@@ -54,6 +55,39 @@ class Claim:
 
     before: Owner | None = None
     other: Owner | None = None
+
+
+def claimed(
+    job: Job, mine: Owner, locks: MutableMapping[Path, IO[str]]
+) -> tuple[Job, Owner | None]:
+    """Take the worker's folder; if another process of this start has it, save nothing.
+
+    Args:
+        job: the settings, and which worker this is.
+        mine: the identity of this process.
+        locks: see `claim`.
+
+    Returns:
+        the settings, and the folder's earlier owner; None: none is known.
+
+    Raises:
+        ConfigurationError: a process of another start trains into the folder.
+    """
+    if not job.config.checkpoint_steps:
+        return job, None
+    found = claim(job.folder, mine, locks)
+    if found.other is None:
+        return job, found.before
+    log.warning(
+        "the fits of this process (%s, %d) are not saved: only the first process of a start saves "
+        "its fits, and that was %s, %d. After a restart this one trains from the beginning",
+        mine.script,
+        mine.pid,
+        found.other.script,
+        found.other.pid,
+    )
+    config = job.config.model_copy(update={"checkpoint_steps": 0})
+    return replace(job, config=config), found.before
 
 
 def claim(folder: Path, mine: Owner, locks: MutableMapping[Path, IO[str]]) -> Claim:

@@ -32,6 +32,7 @@ from cluster_trainer.engine.facts import Facts, differing, of_all, told
 from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
+from cluster_trainer.fits.shared.unlike import warn_of_callbacks
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.same_code import library_settings, script_text
 from cluster_trainer.settings.config import TrainerConfig
@@ -191,7 +192,7 @@ def _say_unlike(everyone: Sequence[Facts], names: Sequence[str]) -> None:
         if what in found:
             _warn_of_numbers(what, told(names, found[what]))
     if CALLBACKS in found:
-        _warn_of_callbacks(told(names, found[CALLBACKS]))
+        warn_of_callbacks(told(names, found[CALLBACKS]))
 
 
 @cache
@@ -200,14 +201,4 @@ def _warn_of_numbers(what: str, values: str) -> None:
         "%s differ between workers: %s. All train one model together: each gives its share of the "
         "gradients by its own numbers",
         *(what, values),
-    )
-
-
-@cache
-def _warn_of_callbacks(values: str) -> None:
-    log.warning(
-        "the callbacks that steer the fit differ between workers: %s. A fit ends on all workers "
-        "as soon as one of them stops it. A learning rate or weights that a callback changes on "
-        "some workers only are replaced by the first worker's. Give all workers the same callbacks",
-        values,
     )

@@ -1,15 +1,12 @@
 """Begins a script's fits in this process: reads settings, starts the log, takes the folder."""
 
-import logging
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import replace
 
 from cluster_trainer.fits.identity.fits import Fits
 from cluster_trainer.fits.identity.leftovers import Leftovers
-from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
-from cluster_trainer.fits.identity.owner import claim as claimed
+from cluster_trainer.fits.identity.owner import Owner, claimed, script_name, this_process
 from cluster_trainer.fits.process import Process
 from cluster_trainer.fits.script.script import Script
 from cluster_trainer.fits.script.settings import unheeded
@@ -22,8 +19,6 @@ from cluster_trainer.results.journal import Journal
 from cluster_trainer.results.on_screen.progress import LiveFile
 from cluster_trainer.results.on_screen.report import Onlooker
 from cluster_trainer.settings.job import Job
-
-log = logging.getLogger("trainer")
 
 
 def begin(process: Process, environ: Mapping[str, str]) -> Script:
@@ -41,9 +36,8 @@ def begin(process: Process, environ: Mapping[str, str]) -> Script:
 
 
 def _begun(process: Process, environ: Mapping[str, str]) -> Script:
-    job, before = _claimed(
-        read_variables(environ, unheeded()), process, this_process(environ, script_name())
-    )
+    job = read_variables(environ, unheeded())
+    job, before = claimed(job, this_process(environ, script_name()), process.locks)
     script = process.script = script_of(process, job, environ, before)
     script.look_away()  # a start that was killed may have left its progress file
     os.register_at_fork(after_in_child=_forget_signals)
@@ -69,32 +63,6 @@ def script_of(
         last=LastCall().begin(),
         onlooker=Onlooker(LiveFile(job.live_file), job.view),
     )
-
-
-def _claimed(job: Job, process: Process, mine: Owner) -> tuple[Job, Owner | None]:
-    """Take the worker's folder; if another process of this start has it, save nothing.
-
-    Returns:
-        the settings, and the folder's earlier owner; None: none is known.
-
-    Raises:
-        ConfigurationError: a process of another start trains into the folder.
-    """
-    if not job.config.checkpoint_steps:
-        return job, None
-    claim = claimed(job.folder, mine, process.locks)
-    if claim.other is None:
-        return job, claim.before
-    log.warning(
-        "the fits of this process (%s, %d) are not saved: only the first process of a start saves "
-        "its fits, and that was %s, %d. After a restart this one trains from the beginning",
-        mine.script,
-        mine.pid,
-        claim.other.script,
-        claim.other.pid,
-    )
-    config = job.config.model_copy(update={"checkpoint_steps": 0})
-    return replace(job, config=config), claim.before
 
 
 def _forget_signals() -> None:

@@ -3,7 +3,7 @@
 import logging
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from cluster_trainer.checkpoints.checkpoint import (
     uncounted,
 )
 from cluster_trainer.checkpoints.resume import refuse_other_run
-from cluster_trainer.on_jax import random_state
-from cluster_trainer.on_jax.agreement import DIFFERENT
+from cluster_trainer.on_jax.callbacks import random_state
+from cluster_trainer.on_jax.callbacks.stopping import asks_each_batch, is_of_user
 from cluster_trainer.on_jax.one_fit import Fit
+from cluster_trainer.on_jax.steps.agreement import DIFFERENT
 from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import (
     ConfigurationError,
@@ -33,6 +34,7 @@ from cluster_trainer.problems import (
     StopRequestedError,
 )
 
+BEGINNING, STEP = "the beginning of an epoch", "the end of a step"
 STOP, VALUES = "the end of an epoch", "the values at the end of an epoch"
 OTHER_DATA = (
     "The data are others than at the earlier start. Set a seed where they are shuffled or drawn, "
@@ -70,14 +72,13 @@ class Keeping(keras.callbacks.Callback):
             accepted = "the same on all workers"
             received = f"{len(names)}, others than worker 0 has"
             raise ConfigurationError([Problem("the model's variables", received, accepted)])
-        own = [one for one in self._callbacks if _is_of_user(one)]
-        asks = any(_sees_batches(one) for one in own)
-        self._asks_each_batch = self._workers.any(asks, "callbacks that see batches")
+        self._asks_each_batch = asks_each_batch(self._workers, self._callbacks)
         self._begin_files()
         if self._found is not None:
-            refuse_other_run(self._found, self._fit.described, uncounted(names))
+            described, left_out = self._fit.described, self._fit.differing
+            refuse_other_run(self._found, described, uncounted(names), left_out)
             saved = self._found.checkpoint
-            _warn_of_state(own)
+            _warn_of_state(filter(is_of_user, self._callbacks))
             self._put_back(saved)
             self._read_again(saved)
             self.model.stop_training = self.place.stopped
@@ -88,18 +89,21 @@ class Keeping(keras.callbacks.Callback):
             self._put_values_back(Checkpoint.from_bytes(content))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin an epoch; the first one with what an earlier start had of it."""
+        """Begin an epoch; the first one with what an earlier start had of it.
+
+        A callback may have asked here, or before the first epoch, to stop after one step.
+        """
         if self._found is not None and self.place.done:
             self._put_back(self._found.checkpoint)
         self._found = None
         self.place = replace(self.place, epoch=epoch, stage=Stage.TRAINING)
+        self._agree_to_stop(BEGINNING)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Count the step; save if a checkpoint is due, or a worker was asked to stop."""
         self.place = replace(self.place, step=self.place.step + 1, done=batch + 1)
         if self._asks_each_batch:
-            is_stopped = self._workers.any(bool(self.model.stop_training), "the end of a step")
-            self.model.stop_training = is_stopped
+            self._agree_to_stop(STEP)
         if self._fit.steps.stops:
             self._save()
             self._end()
@@ -120,11 +124,10 @@ class Keeping(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Stop on all workers or on none, and save."""
-        is_stopped = self._workers.any(bool(self.model.stop_training), STOP)
-        self.model.stop_training = is_stopped
+        self._agree_to_stop(STOP)
         self._align(f"at the end of epoch {epoch + 1}")
         self.place = replace(
-            self.place, epoch=epoch + 1, done=0, stage=Stage.EPOCH, stopped=is_stopped
+            self.place, epoch=epoch + 1, done=0, stage=Stage.EPOCH, stopped=self.model.stop_training
         )
         self._share_files(is_last=False)
         self._save()
@@ -141,6 +144,11 @@ class Keeping(keras.callbacks.Callback):
         self.place = replace(self.place, stage=Stage.ALL)
         self._save()
         self._fit.saver.wait()
+
+    def _agree_to_stop(self, when: str) -> None:
+        """Stop on all workers or on none."""
+        is_stopped = self._workers.any(bool(self.model.stop_training), when)
+        self.model.stop_training = is_stopped
 
     def _begin_files(self) -> None:
         if files := self._fit.files:
@@ -174,7 +182,7 @@ class Keeping(keras.callbacks.Callback):
         raise PeerStoppedError
 
     def _read_again(self, saved: Checkpoint) -> None:
-        """Bring the data to the checkpoint's place; see batches.py."""
+        """Bring the data to the checkpoint's place; see steps/batches.py."""
         place, batches = self.place, self._fit.batches
         self._validations = self._validations_before = saved.progress["validations"]
         self._fit.programs.update(saved.progress["programs"])
@@ -236,17 +244,7 @@ class Keeping(keras.callbacks.Callback):
         random_state.put_back(states.from_json(saved.progress["random"], saved.arrays))
 
 
-def _is_of_user(callback: Any) -> bool:
-    return not type(callback).__module__.startswith(("keras", "cluster_trainer"))
-
-
-def _sees_batches(callback: Any) -> bool:
-    names = ("on_train_batch_end", "on_train_batch_begin", "on_batch_end", "on_batch_begin")
-    plain = keras.callbacks.Callback
-    return any(getattr(type(callback), name) is not getattr(plain, name) for name in names)
-
-
-def _warn_of_state(callbacks: Sequence[Any]) -> None:
+def _warn_of_state(callbacks: Iterable[Any]) -> None:
     """Name the callbacks that resume without their earlier state."""
     for one in callbacks:
         if not states.has_state(one):

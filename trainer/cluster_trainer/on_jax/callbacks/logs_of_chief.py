@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 
 class LogsOfChief(keras.callbacks.Callback):

@@ -20,8 +20,8 @@ import keras
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from cluster_trainer.on_jax.agreement import Agreement, refuse_other_programs
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.steps.agreement import Agreement, refuse_other_programs
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 AXIS = "batch"
 CALLBACKS = re.compile(r"(callback\b[^\n]*?)\d{6,}")

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
-from cluster_trainer.on_jax.batches import digest_of
-from cluster_trainer.on_jax.cluster import JaxWorkers
+from cluster_trainer.on_jax.steps.batches import digest_of
+from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.problems import ConfigurationError, Problem
 
 POSITIVE = 2**31 - 1

@@ -1,0 +1,1 @@
+"""The callbacks that a fit gets from us, and what they need: checkpoints, numbers, stops."""

@@ -1,0 +1,1 @@
+"""The processes that train together: who joins, their messages, and the loss of one."""
