@@ -295,3 +295,88 @@ def test_who_parts_twice_has_ended_well_once(peer):
     workers = WorkersOfRing(peer.mine)
     assert workers.part() is None
     assert workers.part() is None
+
+
+class InGraphs:
+    """A function of its own that sums, as a step calls it: see the tests' ids."""
+
+    def __init__(self, ring):
+        self.ring = ring
+        self.inner = tf.function(self.both)
+
+    def both(self, values):
+        """Sum over the ring, and the gradients likewise."""
+
+        @tf.custom_gradient
+        def both(values):
+            sums = summed(self.ring, [values])
+            return sums[0], lambda upstream: summed(self.ring, [upstream])[0]
+
+        return both(values)
+
+    def traced_twice(self, values):
+        step = tf.function(lambda rows: self.inner(tf.reduce_mean(rows) * values))
+        return step(tf.ones([4])), step(tf.ones([3]))
+
+    def alone_later(self, values):
+        return tf.function(lambda: self.inner(values))(), self.inner(values)
+
+    def in_two_branches(self, values):
+        is_so = tf.reduce_sum(values) > 0
+        choose = tf.function(
+            lambda: tf.cond(is_so, lambda: self.inner(values), lambda: -self.inner(values))
+        )
+        return (choose(),)
+
+    def in_a_loop_and_after_it(self, values):
+        @tf.function
+        def step():
+            (found,) = tf.while_loop(
+                lambda _: True, lambda one: (self.inner(one),), (values,), maximum_iterations=1
+            )
+            return self.inner(found)
+
+        return (step() - 1,)  # the peer adds 1 twice
+
+    def gradient(self, branches):
+        values = tf.ones([2])
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            found = tf.function(branches)(values)
+        return (tape.gradient(found, values),)
+
+    def gradient_of_a_branch(self, _):
+        return self.gradient(lambda one: tf.cond(one[0] > 0, lambda: self.both(one), lambda: one))
+
+    def gradient_of_a_branch_in_a_branch(self, _):
+        def branch(one):
+            return tf.cond(one[0] > -1, lambda: self.both(one), lambda: one)
+
+        return self.gradient(lambda one: tf.cond(one[0] > 0, lambda: branch(one), lambda: one))
+
+    def gradient_of_a_loop_of_branches(self, _):
+        def body(one):
+            return (tf.cond(one[0] > 0, lambda: self.both(one), lambda: one),)
+
+        return self.gradient(
+            lambda one: tf.while_loop(lambda _: True, body, (one,), maximum_iterations=1)[0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "sums"),
+    [
+        ("traced_twice", 2),
+        ("alone_later", 2),
+        ("in_two_branches", 1),
+        ("in_a_loop_and_after_it", 2),
+        ("gradient_of_a_branch", 2),
+        ("gradient_of_a_branch_in_a_branch", 2),
+        ("gradient_of_a_loop_of_branches", 2),
+    ],
+)
+def test_functions_branches_and_loops_sum_wherever_they_are_called(peer, name, sums):
+    peers = peer.calls(*[adds(np.ones(2, np.float32), "")] * sums)
+    for found in getattr(InGraphs(peer.mine), name)(tf.ones([2])):
+        assert found.numpy().tolist() == [2, 2]
+    peers.result(SECONDS)

@@ -69,23 +69,36 @@ for rows in cluster_trainer.share([np.ones((6, 2), np.float32)] * 3):
 """
 
 
+NONE_MORE = "and no number 5"
+ONE_MORE = "of which number 5 is sequential/dense_2/kernel (float32 [1, 1])"
+FIRST = "of which number 1 is sequential/dense/kernel (float32 [2, {}])"
+
+
 @pytest.mark.parametrize(
     ("workers", "case", "received"),
     [
-        (2, [1, 0], ["4 variables", "6 variables"]),
-        (2, [0, 1], ["4 variables, of which number 1 is", "4 variables, of which number 1 is"]),
-        pytest.param(3, [1, 0], ["4 variables", "6 variables", "8 variables"], marks=LONG),
+        (2, [1, 0], [f"4 variables, {NONE_MORE}", f"6 variables, {ONE_MORE}"]),
+        (2, [0, 1], [f"4 variables, {FIRST.format(2)}", f"4 variables, {FIRST.format(3)}"]),
+        pytest.param(
+            3,
+            [1, 0],
+            [f"4 variables, {NONE_MORE}", f"6 variables, {ONE_MORE}", f"8 variables, {ONE_MORE}"],
+            marks=LONG,
+        ),
     ],
     ids=["layers", "units", "of-three"],
 )
 def test_a_loop_of_ones_own_is_refused_other_models(tmp_path, workers, case, received):
-    """In a step that is compiled, whose errors TensorFlow makes anew."""
+    """In a step that is compiled, and that AutoGraph has converted."""
     script = tmp_path / "script.py"
     script.write_text(LOOP)
     with MeetingPlace(tmp_path / "run", workers, str(script), json.dumps(case)) as place:
         assert place.wait() == [78] * workers, place.logs
+        told = ", ".join(f"worker-{rank} has {mine}" for rank, mine in enumerate(received))
         for worker, mine in zip(place.workers, received, strict=True):
-            assert f'received "{mine}' in worker.log.read_text(), place.logs
+            log = worker.log.read_text()
+            assert f'received "{mine}"; accepted' in log, place.logs
+            assert f"{told}." in log, place.logs
 
 
 def test_predict_gives_each_worker_its_own_rows(tmp_path):
@@ -110,6 +123,10 @@ def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
         assert "the arrays: received" in place.logs
 
 
+THIRD = "4 variables, of which number 3 is sgd/iteration (int64 [])"
+KERNEL = "variables, of which number 3 is sequential/dense_1/kernel (float32 [1, 1])"
+
+
 @pytest.mark.parametrize(
     ("case", "received"),
     [
@@ -129,10 +146,14 @@ def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
         pytest.param(
             ["test_on_batch", 1, 6, 1, 0], ["6 examples", "7 examples"], id="test", marks=LONG
         ),
-        pytest.param(["evaluate", 0, 33, 0, 1], ["4 variables", "6 variables"], id="model"),
         pytest.param(
             ["evaluate", 0, 33, 0, 1],
-            ["4 variables", "6 variables", "8 variables"],
+            [THIRD, f"6 {KERNEL}"],
+            id="model",
+        ),
+        pytest.param(
+            ["evaluate", 0, 33, 0, 1],
+            [THIRD, f"6 {KERNEL}", f"8 {KERNEL}"],
             id="model-of-three",
             marks=LONG,
         ),
@@ -149,4 +170,4 @@ def test_all_workers_end_with_78_and_say_what_each_has(tmp_path, case, received)
         logs = [worker.log.read_text() for worker in place.workers]
     for log, mine in zip(logs, received, strict=True):
         assert log.count("CALLED") == case[1], place.logs
-        assert f'received "{mine}' in log, place.logs
+        assert f'received "{mine}"; accepted' in log, place.logs

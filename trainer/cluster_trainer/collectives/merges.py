@@ -1,9 +1,10 @@
-"""Says in words where TensorFlow can't combine the replicas of a process: in a branch of a step."""
+"""Refuses, in words, to combine replicas by TensorFlow's strategies in a branch of a step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.user_frames import place_of_call
 
 # A strategy combines replicas where a replica's own graph ends, and not within a branch of it.
 # These are the words by which its RuntimeError for that is known.
@@ -29,12 +30,14 @@ def outside_branches(what: str) -> Iterator[None]:
 
 
 def _problem(what: str) -> Problem:
+    place = place_of_call()
+    at = f"The call is at {place}. " if place else ""
     return Problem(
         "a step",
-        f"values to combine over replicas in a branch or an inner function (`tf.cond`): {what}",
-        "values that each step combines outside of branches",
-        "TensorFlow can't combine several devices, or workers of its own strategies, in a branch. "
-        "Multiply gradients by 0 or 1 instead, or let the optimizer add them up "
-        "(`gradient_accumulation_steps`). Call layers and losses outside of branches, and choose "
-        "between their results with `tf.where`.",
+        f"values to combine over replicas in a branch, a loop or a function of its own: {what}",
+        "values that each step combines outside of these",
+        f"{at}TensorFlow's strategies can't combine replicas there, as in `tf.cond`. Multiply "
+        "gradients by 0 or 1 instead, or let the optimizer add them up "
+        "(`gradient_accumulation_steps`). Build optimizers before the step. Call layers and losses "
+        "outside of branches, and choose between their results with `tf.where`.",
     )

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.buckets import buckets_of, hold_up, needed_later
 from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.private import tensorflow_names
 
 # The ring adds few types. Values of another type are converted to one that holds them exactly.
 CARRIERS = {
@@ -219,18 +220,19 @@ def _called(
 
 
 def _in_this_graph(resource: tf.Tensor) -> tf.Tensor:
-    """Return a resource as a tensor of the graph that is built, passed on by each graph around it.
+    """Return a resource as a tensor of the graph that is built, passed on by the graphs around it.
 
     TensorFlow cannot take the gradient of a branch (`tf.cond`) if that gradient uses a resource
-    that the branch's graph has from Python, and not from the graph around it.
+    that the branch's graph has from Python, and not from the graph around it. A function has it
+    from Python, because it may be called from several graphs.
     """
     if tf.executing_eagerly():
         return resource
     graphs = [tf.compat.v1.get_default_graph()]
-    while getattr(graphs[-1], "outer_graph", None) is not None:
+    while isinstance(graphs[-1], tensorflow_names.ControlFlowFuncGraph):
         graphs.append(graphs[-1].outer_graph)
     for graph in reversed(graphs):
-        if hasattr(graph, "capture"):  # the graph of a function
+        if hasattr(graph, "capture"):  # all but a graph of TensorFlow 1
             resource = graph.capture(resource)
     return resource
 

@@ -5,10 +5,9 @@ For example, `tf.random.normal((BATCH, 4))` has 16 rows where the share has 8. S
 a share, but not on the whole batch. The step is traced on both to find out, and never run.
 """
 
-import linecache
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +20,9 @@ from cluster_trainer.engine.data.batch_shares import count_in, cut
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.user_frames import last_of_a_user, place_of_call
 
 OF_SHAPES = (ValueError, TypeError, tf.errors.InvalidArgumentError)
-NOT_A_USERS = re.compile(
-    r"/(keras|tensorflow|cluster_trainer|numpy)/|/lib/python3\.\d+/(?!site-packages)"
-    r"|^<|/__autograph_generated_"
-)
 TELLS_OF_SHAPES = re.compile(
     r"shape|dimension|broadcast|elements|incompatible|batch size", re.IGNORECASE
 )
@@ -103,7 +99,7 @@ def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) 
         return None
     return Problem(
         f"the batch size in {step}",
-        _place(traced.error) or _place_of_call(),
+        _place(traced.error) or place_of_call(),
         f"the rows that a step is given: with {replicas.total} replicas a share, such as "
         f"{of_share} rows of a batch of {rows}",
         _advice(model, traced, rows),
@@ -157,12 +153,7 @@ def _place(error: Exception) -> str:
     frames = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
     # The places in code that AutoGraph has rewritten are in the text only.
     frames += [(file, int(line)) for file, line in IN_USER_CODE.findall(str(error))]
-    return _last_of_a_user(frames)
-
-
-def _place_of_call() -> str:
-    """Return the place in the user's code that has called the failed operation."""
-    return _last_of_a_user((one.filename, one.lineno) for one in traceback.extract_stack())
+    return last_of_a_user(frames)
 
 
 def _made_at(graph: Any, rows: int) -> str:
@@ -174,22 +165,13 @@ def _made_at(graph: Any, rows: int) -> str:
         if any(_has_rows(one, rows) for one in operation.outputs):
             frames = [(one.filename, one.lineno) for one in operation.traceback]
             ours = [place for place, (file, _) in enumerate(frames) if OURS in file]
-            if place := _last_of_a_user(frames[ours[-1] :] if ours else frames):
+            if place := last_of_a_user(frames[ours[-1] :] if ours else frames):
                 return place
     return ""
 
 
 def _has_rows(tensor: Any, rows: int) -> bool:
     return bool(tensor.shape.rank) and tensor.shape[0] == rows
-
-
-def _last_of_a_user(frames: Iterable[tuple[str, int | None]]) -> str:
-    """Return `FILE:LINE: text` of the last frame in the user's own code."""
-    own = [(file, line) for file, line in frames if line and not NOT_A_USERS.search(file)]
-    if not own:
-        return ""
-    file, line = own[-1]
-    return f"{file}:{line}: {linecache.getline(file, line).strip()}".rstrip(": ")
 
 
 def _first_line(error: Exception) -> str:

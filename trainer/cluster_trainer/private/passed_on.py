@@ -1,12 +1,11 @@
-"""Errors that TensorFlow and Keras pass on as they are, with their types and what they know."""
+"""The base of our errors, which TensorFlow and Keras raise again unchanged."""
 
 
 class PassedOn(Exception):  # noqa: N818  a base of errors
-    """An error of ours.
+    """An error that a user's `tf.function` and a layer's call raise again unchanged.
 
-    Without these marks, a user's `tf.function` makes a StagingError of it, and a layer's call makes
-    an error of it that has but a text. Then the exit code and the list of problems would be lost.
-    Only the marks' presence counts.
+    Of other errors, AutoGraph makes a StagingError, and Keras an error with a text only. The exit
+    code and the list of problems would be lost. Only the presence of these attributes counts.
     """
 
     # tensorflow/python/autograph/impl/api.py, read in 2.21.

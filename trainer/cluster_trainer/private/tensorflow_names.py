@@ -47,6 +47,9 @@ from tensorflow.python.framework import random_seed as _random_seed
 
 # Tells which variables an operation reads and writes.
 from tensorflow.python.framework.auto_control_deps_utils import get_read_write_resource_inputs
+
+# The graph of a branch or a loop, or of its gradient, and not of a function.
+from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable as _BaseVariable
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable as _ResourceVariable
 

@@ -1,1 +1,1 @@
-"""What workers compare to know that they run the same program."""
+"""Finds what workers compare to know that they run the same program."""

@@ -33,10 +33,11 @@ from cluster_trainer.problems import ConfigurationError, Problem
 
 SUMS_IN_BRANCHES = Problem(
     "a step",
-    "gradients that are applied under a condition on the batch, as in `tf.cond(loss > 1, …)`",
-    "gradients that are applied in each step, on several workers",
-    "each worker would decide by its own share. Multiply the gradients by 0 or 1 instead, or use "
-    "a condition that is the same on all workers, such as a count of steps",
+    "gradients or statistics under a condition on the batch, as in `tf.cond(loss > 1, …)`",
+    "gradients that are applied, and synchronized layers that are called, in each step",
+    "each worker would decide by its own share. Multiply the gradients by 0 or 1 instead, choose "
+    "between a layer's output and its input with `tf.where`, or use a condition that is the same "
+    "on all workers, such as a count of steps",
 )
 # What a step counts that each worker takes by itself; see rounds.py.
 DIFFERENT_COUNTS = Problem(

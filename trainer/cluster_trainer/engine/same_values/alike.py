@@ -188,7 +188,7 @@ def _take_from_chief(
             an error (see `make`).
     """
     # Not by name: Keras numbers layers, and a worker may have created other layers before.
-    forms = [f"{one.dtype} {list(one.shape)}" for one in variables]
+    forms = [f"{tf.as_dtype(one.dtype).name} {list(one.shape)}" for one in variables]
     call = running.current().name
     digest = values.digest(form.encode() for form in forms)
     code = script_text.code(library_settings.found())

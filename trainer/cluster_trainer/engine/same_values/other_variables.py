@@ -1,4 +1,4 @@
-"""Says where the models of a ring's workers first have different variables."""
+"""Refuses models of other variables, and names the first of another type or shape."""
 
 import itertools
 import json
@@ -18,7 +18,12 @@ def refuse(
     call: str,
     digests: Sequence[bytes],
 ) -> NoReturn:
-    """Say where the workers' variables first differ; all workers call this. See `make`."""
+    """Refuse models, and name the first variable of another type or shape; all workers call this.
+
+    Raises:
+        ConfigurationError: see `alike.make`.
+        PeerUnfit: see `alike.make`.
+    """
     workers = WorkersOfRing(ring)
     paths = [getattr(one, "path", one.name) for one in variables]
     mine = {f"{n:09}": json.dumps(both) for n, both in enumerate(zip(forms, paths, strict=True))}
@@ -43,6 +48,6 @@ def _described(variables: Sequence[tuple[str, str]], place: int) -> str:
     """Describe the variables, (form, path), of one worker: their number, and one of them."""
     count = f"{len(variables)} variables"
     if place >= len(variables):
-        return count
+        return f"{count}, and no number {place + 1}"
     form, path = variables[place]
     return f"{count}, of which number {place + 1} is {path} ({form})"

@@ -37,11 +37,11 @@ def digest_of(variables: Iterable[Any]) -> bytes:
 
 def digest(parts: Iterable[Any]) -> bytes:
     """Return a digest of some parts of bytes, and of where each of them ends: 16 bytes."""
-    digest = hashlib.blake2b(digest_size=16)
+    found = hashlib.blake2b(digest_size=16)
     for part in parts:
-        digest.update(len(part).to_bytes(8))
-        digest.update(part)
-    return digest.digest()
+        found.update(len(part).to_bytes(8))
+        found.update(part)
+    return found.digest()
 
 
 # A variable and some of its rows; None: all of it.
