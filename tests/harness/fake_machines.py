@@ -1,7 +1,8 @@
 """Machines without SSH and Docker, for commands of clusters on several machines.
 
 `ssh` runs its command here, and `docker` is this file. Each machine is a folder: its containers are
-files with their state, and `calls` has every docker command. An empty file `away` cuts it off.
+files with their state, and `calls` has every docker command. An empty file `away` cuts it off, and
+`listens` has its open ports, as /proc/net/tcp does.
 """
 
 import json
@@ -24,6 +25,10 @@ export FAKE_MACHINE="{folder}/${{name#*@}}" HOME="{folder}/${{name#*@}}"
 cd "$HOME" && exec sh -c "$command"
 """
 DOCKER = '#!/bin/sh\nexec "{python}" "{file}" "{folder}" "$@"\n'
+CAT = """#!/bin/sh
+[ -n "$FAKE_MACHINE" ] && [ "$1" = /proc/net/tcp ] || exec /bin/cat "$@"
+[ ! -e "$FAKE_MACHINE/listens" ] || /bin/cat "$FAKE_MACHINE/listens"
+"""
 IMAGE = "layers"
 LABEL = re.compile(r'\{\{(or \()?(?:index \.Config\.Labels|\.Label) "([^"]+)"\)?(?: "-")?\}\}')
 """A label in a template, which may be `or (…) "-"`."""
@@ -65,6 +70,11 @@ class FakeMachine:
         else:
             file.unlink()
 
+    def listen(self, port: int) -> None:
+        """Let a program there listen on a port."""
+        line = f"   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000\n"
+        (self.folder / "listens").write_text(line)
+
     def fail(self, word: str, said: str = "it failed") -> None:
         """Let docker commands of a kind fail."""
         (self.folder / f"fail-{word}").write_text(said)
@@ -91,6 +101,7 @@ def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
     (folder / "bin/ssh").write_text(SSH.format(folder=folder))
     docker = DOCKER.format(python=sys.executable, file=Path(__file__), folder=folder)
     (folder / "bin/docker").write_text(docker)
+    (folder / "bin/cat").write_text(CAT)
     for program in (folder / "bin").iterdir():
         program.chmod(0o755)
     for name in [*names, "here"]:

@@ -32,9 +32,10 @@ def test_a_machine_is_replaced(world):
         lambda world: world.machines["m3"].cut_off(),
         lambda world: world.machines["m1"].fail("run", "no connection"),
         lambda world: world.put("m3", 1, "exited"),
+        lambda world: world.machines["m3"].listen(2222),
         lambda world: (world.machines["m3"].folder / "cluster-trainer").touch(),
     ],
-    ids=["token", "script", "away", "connections", "name", "folder"],
+    ids=["token", "script", "away", "connections", "name", "port", "folder"],
 )
 def test_nothing_is_stopped_unless_all_can_be_done(world, refused):
     refused(world)
