@@ -156,6 +156,30 @@ for episode in share(range(5)):
     optimizer.apply(tape.gradient(loss, [w]), [w])
 ended(tf.reduce_sum(abs(w)))
 """
+# The last batch traces the step again, and not the function that it calls.
+IN_BRANCHES = """
+keras.utils.set_random_seed(4)
+normal, out = keras.layers.BatchNormalization(synchronized=True), keras.layers.Dense(1)
+model = keras.Sequential([keras.Input((4,)), normal, out])
+optimizer = keras.optimizers.SGD(0.05)
+optimizer.build(model.trainable_variables)
+
+@tf.function
+def update(*gradients):
+    optimizer.apply(gradients, model.trainable_variables)
+
+@tf.function
+def step(x, y):
+    with tf.GradientTape() as tape:
+        is_so = optimizer.iterations >= 0
+        normalized = tf.cond(is_so, lambda: normal(x, training=True), lambda: x)
+        loss = tf.reduce_mean((out(normalized) - y) ** 2)
+    update(*tape.gradient(loss, model.trainable_variables))
+
+for x, y in share(DATA, model):
+    step(x, y)
+ended(digest(model))
+"""
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
@@ -182,6 +206,7 @@ LOOPS = {
     "normalized": NORMALIZED,
     "uneven": UNEVEN,
     "without rows": WITHOUT_ROWS,
+    "in branches": IN_BRANCHES,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
 
@@ -81,7 +81,7 @@ class WeightOfShare:
             values.
         compared: the datasets that all workers have compared, and the pipelines for this worker's
             own rows; None: it reads all rows of the dataset.
-        weighted: see Share; a function that was traced in one step is called in the next, too.
+        weighted: see Share.
     """
 
     variable: tf.Variable
@@ -90,7 +90,7 @@ class WeightOfShare:
         default_factory=WeakKeyDictionary
     )
     compared: WeakKeyDictionary[Any, OwnRows | None] = field(default_factory=WeakKeyDictionary)
-    weighted: set[int] = field(default_factory=set)
+    weighted: WeakSet[Any] = field(default_factory=WeakSet)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def note(self, optimizer: Any, variables: Sequence[Any]) -> bool:

@@ -71,15 +71,14 @@ def _summed(*values: tf.Tensor) -> Any:
     """
     share = step_context.current()
     # Read here: TensorFlow cannot take the gradient of a branch if that reads a variable.
-    weight = None if share is None else tf.cast(share.weight, values[0].dtype)
+    weight = None if share is None else tf.cast(tf.identity(share.weight), values[0].dtype)
 
     def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
         what = "training (BatchNorm backwards)"
         if share is None or weight is None:
             return _each_summed(upstream, what)
-        is_weighted = bool(share.weighted)
-        share.summed_backwards.add(is_weighted)
-        if is_weighted:
+        share.summed_backwards.add(share.is_weighted)
+        if share.is_weighted:
             return _each_summed(upstream, what)
         sums = _each_summed([tf.math.multiply_no_nan(one, weight) for one in upstream], what)
         return [tf.math.divide_no_nan(one, weight) for one in sums]

@@ -251,7 +251,7 @@ def _reduced(
     variables = given_variables or _variables_of(optimizer)
     part.trained.update(id(step_context.own(one)) for one in variables)
     part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in gradients)
-    is_weighted = id(optimizer) in part.weighted
+    is_weighted = optimizer in part.weighted
     _must_be_as_went_back(part, is_weighted=is_weighted)
     if part.is_own_step:
         return _own(optimizer, gradients, variables, part)
@@ -443,7 +443,8 @@ def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
         part = step_context.current()
         if part is None:
             return scale_loss(self, loss)
-        part.weighted.add(id(self))
+        part.weighted.add(self)
+        part.is_weighted = True
         # A loss of each example, too: its gradients become those of their sum (losses.py).
         return scale_loss(self, loss * tf.cast(part.of_gradient, loss.dtype))
 

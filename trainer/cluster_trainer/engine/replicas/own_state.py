@@ -132,7 +132,7 @@ def _seen(  # noqa: PLR0913
     dependent = writes.dependent()
     counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
     means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
-    if part.weighted and not (is_keras_own or part.is_own_step):
+    if part.is_weighted and not (is_keras_own or part.is_own_step):
         means = _none_of(means, model)
     if writes.sums_in_branches([*counts, *means]):
         raise ConfigurationError([SUMS_IN_BRANCHES])

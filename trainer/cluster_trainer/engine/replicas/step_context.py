@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 import tensorflow as tf
 
@@ -26,8 +27,10 @@ class Share:
             one of them has the weight 1, and the others 0.
         is_reduced: whether the running optimizer has the gradients of all replicas, so that each
             replica does the same to its own copies of the variables.
-        weighted: the `id`s of the optimizers whose losses were multiplied by the weight, so that
-            their gradients need only be summed.
+        weighted: the optimizers whose losses were multiplied by the weight, so that their gradients
+            need only be summed. A loop's steps have one set: a function that was traced in one step
+            is called in the next, too.
+        is_weighted: whether this step itself multiplies a loss by the weight.
         summed_backwards: in each backward pass through a layer's sum over replicas, whether the
             losses were assumed to be multiplied by the weight.
         trained: the `id`s of this replica's copies of the variables that optimizers were given.
@@ -53,7 +56,8 @@ class Share:
     weight: tf.Tensor
     is_whole: tf.Tensor | bool = False
     is_reduced: bool = False
-    weighted: set[int] = field(default_factory=set)
+    weighted: WeakSet[Any] = field(default_factory=WeakSet)
+    is_weighted: bool = False
     summed_backwards: set[bool] = field(default_factory=set)
     trained: set[int] = field(default_factory=set)
     gathers: bool = False
