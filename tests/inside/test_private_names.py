@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer import private
+from cluster_trainer.private.passed_on import PassedOn
 
 MODULES = ("keras_names", "tensorflow_names")
 
@@ -270,3 +271,21 @@ def test_callbacks_keep_their_state_where_it_was():
         if not hasattr(made[kind], name)
     ]
     assert missing == []
+
+
+class Raises(keras.layers.Layer):
+    def call(self, _):
+        raise self.error
+
+
+def test_our_errors_leave_a_layer_and_a_function_unchanged():
+    layer = Raises()
+    layer.error = PassedOn("two", "parts")
+
+    @tf.function
+    def step(inputs):
+        return layer(inputs)
+
+    with pytest.raises(PassedOn) as caught:
+        step(tf.ones([1, 2]))
+    assert caught.value is layer.error

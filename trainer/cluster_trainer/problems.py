@@ -115,6 +115,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+def told(names: Sequence[str], values: Sequence[str]) -> str:
+    """Describe which worker has which value: `worker-0 has 3, worker-1 has 4`."""
+    return ", ".join(f"{name} has {value}" for name, value in zip(names, values, strict=True))
+
+
 def shown(received: str) -> str:
     """Quote a received value on one line, with a limited length."""
     quoted = json.dumps(received, ensure_ascii=False)

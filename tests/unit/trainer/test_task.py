@@ -4,7 +4,13 @@ import pytest
 
 from cluster_trainer import this_worker
 from cluster_trainer.problems import ConfigurationError
-from cluster_trainer.settings.task import Task, as_started, from_environment, may_be_fewer
+from cluster_trainer.settings.task import (
+    Task,
+    as_started,
+    from_environment,
+    may_be_fewer,
+    names_of,
+)
 
 TWO = {"worker": ["a:2222", "b:2222"]}
 WITH_CHIEF = {"chief": ["c:2222"], "worker": ["a:2222"]}
@@ -93,6 +99,14 @@ def test_the_rank_counts_the_chief_first(kind, index, has_chief_task, rank):
     task = Task(kind, index, num_workers=4, has_chief_task=has_chief_task)
     assert task.rank == rank
     assert task.name_of(rank) == task.name
+
+
+def test_messages_name_the_workers_as_their_logs_do(monkeypatch):
+    hosts = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    for kind, index in (("chief", 0), ("worker", 1)):
+        document = {"cluster": hosts, "task": {"type": kind, "index": index}}
+        monkeypatch.setenv("TF_CONFIG", json.dumps(document))
+        assert names_of([0, 2, 1]) == ["chief-0", "worker-1", "worker-0"]
 
 
 @pytest.mark.parametrize(

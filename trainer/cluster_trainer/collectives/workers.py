@@ -77,6 +77,15 @@ class Workers(ABC):
         """Let the others continue without newcomers whose answers differ; see RenewableRing."""
         return False
 
+    def leave_out_or_part(self, answers: Sequence[Any], what: str) -> None:
+        """Leave the ring before a refusal: only newcomers that differ, or else all workers.
+
+        Raises:
+            PeerUnfit: only newcomers' answers differ, and this is none of them; see newcomers.py.
+        """
+        if not self.leave_out(answers, what):
+            self.part()
+
     @abstractmethod
     def part(self) -> Exception | None:
         """Wait for all workers before they end: an early exit would break the others' last call.

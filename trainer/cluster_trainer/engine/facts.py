@@ -31,8 +31,3 @@ def differing(everyone: Sequence[Facts]) -> dict[str, list[str]]:
     names = sorted({name for facts in everyone for name in facts})
     values = {name: [facts.get(name, "") for facts in everyone] for name in names}
     return {name: found for name, found in values.items() if len(set(found)) > 1}
-
-
-def told(names: Sequence[str], values: Sequence[str]) -> str:
-    """Describe which worker has which value: `worker-0 has 3, worker-1 has 4`."""
-    return ", ".join(f"{name} has {value}" for name, value in zip(names, values, strict=True))

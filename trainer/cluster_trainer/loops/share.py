@@ -36,8 +36,8 @@ from cluster_trainer.fits.script.calls import call
 from cluster_trainer.loops.ring import ring_of_loop
 from cluster_trainer.loops.weight import Part, WeightOfShare, weight_of_share
 from cluster_trainer.private import keras_names
-from cluster_trainer.problems import ConfigurationError, Problem
-from cluster_trainer.settings.task import as_started
+from cluster_trainer.problems import ConfigurationError, Problem, told
+from cluster_trainer.settings.task import as_started, names_of
 
 WHAT = "share"
 OF_OPTIMIZER = "weights of optimizer"
@@ -181,14 +181,14 @@ class _Shared:
         if unlike := {
             name: values for name, values in facts.differing(everyone).items() if all(values)
         }:
-            names = [f"worker-{place}" for place in workers.members]
+            names = names_of(workers.members)
             raise ConfigurationError(
                 [
                     Problem(
                         name,
                         values[workers.rank],
                         "the same on all workers",
-                        f"{facts.told(names, values)}. {CAUSES}",
+                        f"{told(names, values)}. {CAUSES}",
                     )
                     for name, values in unlike.items()
                 ]

@@ -19,9 +19,10 @@ from cluster_trainer.fits.shared.unlike import warn_of_callbacks
 from cluster_trainer.on_jax.steps.batches import GlobalBatches
 from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.private import keras_jax_names
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, told
 from cluster_trainer.same_code import library_settings
 from cluster_trainer.same_code.script_text import code, differences, digest_of
+from cluster_trainer.settings.task import names_of
 
 CODE = "the script's code"
 SAME_CODE = "Copy the files to all machines again, or install and set the same there."
@@ -38,9 +39,9 @@ def compare_code(workers: JaxWorkers) -> None:
     """
     mine = code(library_settings.found()) | {"file the arguments": digest_of(repr(sys.argv[1:]))}
     everyone = [json.loads(one) for one in workers.exchange(json.dumps(mine), CODE)]
-    names = [f"worker-{rank}" for rank in range(workers.count)]
-    if told := differences(everyone, names):
-        received = f"other than worker-0: {'; '.join(told)}"
+    names = names_of(range(workers.count))
+    if unlike := differences(everyone, names):
+        received = f"other than {names[0]}: {'; '.join(unlike)}"
         raise ConfigurationError([Problem(CODE, received, "the same on all workers", SAME_CODE)])
 
 
@@ -55,9 +56,9 @@ def compare(workers: JaxWorkers, facts: Mapping[str, str]) -> None:
     for name in sorted({name for one in everyone for name in one}):
         values = [str(one.get(name)) for one in everyone]
         if len(set(values)) > 1:
-            told = ", ".join(f"worker-{rank}: {value}" for rank, value in enumerate(values))
+            advice = f"{told(names_of(range(workers.count)), values)}."
             mine = values[workers.rank]
-            problems.append(Problem(name, mine, "the same on all workers", f"{told}."))
+            problems.append(Problem(name, mine, "the same on all workers", advice))
     if problems:
         raise ConfigurationError(problems)
 
@@ -82,7 +83,7 @@ def unlike(workers: JaxWorkers, steers: Mapping[str, str]) -> set[str]:
     values = workers.exchange(steers[CALLBACKS], CALLBACKS)
     if len(set(values)) == 1:
         return set()
-    warn_of_callbacks(", ".join(f"worker-{rank} has {one}" for rank, one in enumerate(values)))
+    warn_of_callbacks(told(names_of(range(workers.count)), values))
     return {CALLBACKS}
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -69,6 +69,12 @@ def this_worker() -> Task:
         ConfigurationError: TF_CONFIG is not in the format that TensorFlow documents.
     """
     return from_environment(as_started(os.environ))
+
+
+def names_of(ranks: Iterable[int]) -> list[str]:
+    """Return the names of the processes that train together at these places; see `Task.rank`."""
+    task = this_worker()
+    return [task.name_of(rank) for rank in ranks]
 
 
 def as_started(environ: Mapping[str, str], text: str | None = None) -> Mapping[str, str]:

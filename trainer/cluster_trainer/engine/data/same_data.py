@@ -22,7 +22,8 @@ import tensorflow as tf
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine import facts
 from cluster_trainer.engine.data.pipelines import content
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, told
+from cluster_trainer.settings.task import names_of
 
 ADVICE = (
     "Each worker needs all of the data in the same order, and takes its share. Set a `seed` where "
@@ -132,14 +133,15 @@ def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
 def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list[str]) -> None:
     """Refuse differences; see `refuse_others`."""
     answers = [json.dumps([one.get(name) for name in wrong]) for one in everyone]
-    names = _parted(workers, answers, "its data")
+    workers.leave_out_or_part(answers, "its data")
+    names = names_of(workers.members)
     raise ConfigurationError(
         [
             Problem(
                 name,
                 values[workers.rank],
                 "the same on all workers",
-                f"{facts.told(names, values)}. {ADVICE}",
+                f"{told(names, values)}. {ADVICE}",
             )
             for name, values in facts.differing(everyone).items()
             if name in wrong
@@ -169,21 +171,11 @@ def refuse_lengths(
     if len({*counts}) <= 1:  # there are none if the engine has read the batch
         return
     numbers = ["unknown" if one is None else str(one) for one in counts]
-    told = facts.told(_parted(workers, numbers, f"the number of its {things}"), numbers)
+    workers.leave_out_or_part(numbers, f"the number of its {things}")
     mine = f"{numbers[workers.rank]} {things}"
-    advice = f"{told}. Each worker needs the whole {of}, and takes its share."
+    told_all = told(names_of(workers.members), numbers)
+    advice = f"{told_all}. Each worker needs the whole {of}, and takes its share."
     raise ConfigurationError([Problem(f"the {of}", mine, "the same on all workers", advice)])
-
-
-def _parted(workers: Workers, answers: Sequence[str], what: str) -> list[str]:
-    """Close the ring, unless only newcomers differ; return the names of all workers.
-
-    Raises:
-        PeerUnfit: only newcomers' answers differ, and this is not one of them; see newcomers.py.
-    """
-    if not workers.leave_out(answers, what):
-        workers.part()
-    return [f"worker-{place}" for place in workers.members]
 
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:

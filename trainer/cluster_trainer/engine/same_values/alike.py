@@ -22,6 +22,7 @@ from cluster_trainer.engine.replicas import of_model, statistics
 from cluster_trainer.engine.same_values import other_variables, parted, values
 from cluster_trainer.private import keras_names
 from cluster_trainer.same_code import library_settings, script_text
+from cluster_trainer.settings.task import names_of
 
 log = logging.getLogger("trainer")
 
@@ -223,4 +224,4 @@ def _say_other_code(code: Facts, ring: RenewableRing, call: str) -> None:
     """Warn that the workers' script files or packages differ; all workers call this."""
     workers = WorkersOfRing(ring)
     everyone = of_all(workers, code, f"{call} (the workers' code)")
-    script_text.say_differences(everyone, [f"worker-{place}" for place in workers.members])
+    script_text.say_differences(everyone, names_of(workers.members))

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.workers import WorkersOfRing
-from cluster_trainer.engine.facts import of_all, told
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.engine.facts import of_all
+from cluster_trainer.problems import ConfigurationError, Problem, told
+from cluster_trainer.settings.task import names_of
 
 
 def refuse(
@@ -34,11 +35,9 @@ def refuse(
     columns = itertools.zip_longest(*([form for form, _ in each] for each in everyone))
     first = next(place for place, column in enumerate(columns) if len({*column}) > 1)
     values = [_described(each, first) for each in everyone]
-    names = [f"worker-{place}" for place in workers.members]
     mine_is = values[workers.rank]
-    advice = f"{told(names, values)}. Each worker has to run the same script."
-    if not workers.leave_out(digests, "a model's variables"):
-        workers.part()
+    advice = f"{told(names_of(workers.members), values)}. Each worker has to run the same script."
+    workers.leave_out_or_part(digests, "a model's variables")
     raise ConfigurationError(
         [Problem("the model's variables", mine_is, "the same on all workers", advice)]
     )

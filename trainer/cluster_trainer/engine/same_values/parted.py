@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.problems import listed
+from cluster_trainer.settings.task import names_of
 
 TOLERANCE = 1e-4
 """The largest relative difference of float32 that rounding may explain: processors of two kinds
@@ -59,7 +60,7 @@ def say(variables: Sequence[Any], ring: RenewableRing, when: str) -> list[Any]:
     if parted:
         names = [getattr(one, "path", one.name) for one in parted]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        workers = [f"worker-{place}" for place in ring.members]
+        workers = names_of(ring.members)
         others = [name for name, one in zip(workers, found, strict=True) if one.any()]
         _warn(when, ", ".join(names[:SHOWN]) + more, listed(others), workers[0])
     return parted

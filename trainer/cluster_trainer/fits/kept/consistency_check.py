@@ -28,12 +28,12 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.data import pipelines
-from cluster_trainer.engine.facts import Facts, differing, of_all, told
+from cluster_trainer.engine.facts import Facts, differing, of_all
 from cluster_trainer.fits.identity.compiled import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.shared.unlike import warn_of_callbacks
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, told
 from cluster_trainer.same_code import library_settings, script_text
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.names.spellings import PREFIX, shown_name, variable_of
@@ -62,8 +62,7 @@ def refuse_differing(workers: Workers, task: Task, facts: Mapping[str, str]) -> 
     if not everyone:
         return
     answers = [json.dumps(one) for one in everyone]
-    if not workers.leave_out(answers, "its settings, its data or its model"):
-        workers.part()
+    workers.leave_out_or_part(answers, "its settings, its data or its model")
     names = [task.name_of(place) for place in workers.members]
     raise ConfigurationError(_problems(everyone, names, workers.rank))
 

@@ -15,7 +15,8 @@ from jax.sharding import NamedSharding
 
 from cluster_trainer.on_jax.steps.batches import digest_of
 from cluster_trainer.on_jax.workers.cluster import JaxWorkers
-from cluster_trainer.problems import ConfigurationError, Problem
+from cluster_trainer.problems import ConfigurationError, Problem, told
+from cluster_trainer.settings.task import names_of
 
 POSITIVE = 2**31 - 1
 PROGRAM, VALUES = "the compiled step", "the values before a step"
@@ -119,8 +120,7 @@ def refuse_other_programs(workers: JaxWorkers, digest: str, before: str | None) 
     """
     everyone = workers.exchange(digest, PROGRAM)
     if len(set(everyone)) > 1:
-        told = ", ".join(f"worker-{rank}: {one}" for rank, one in enumerate(everyone))
-        advice = f"{told}. {SAME_CODE}"
+        advice = f"{told(names_of(range(workers.count)), everyone)}. {SAME_CODE}"
         raise ConfigurationError([Problem(PROGRAM, digest, "the same on all workers", advice)])
     if before not in {None, digest}:
         accepted = f"{before}, as at the earlier start"

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 from cluster_trainer.private.keras_jax_names import global_state
 from cluster_trainer.problems import ConfigurationError, ExitCode, PeerLostError, Problem, Told
 from cluster_trainer.process.exit_code import end_by, leave_process
-from cluster_trainer.settings.task import Task
+from cluster_trainer.settings.task import Task, names_of
 
 ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 NUMBER, RANK = "KERAS_DISTRIBUTION_NUM_PROCESSES", "KERAS_DISTRIBUTION_PROCESS_ID"
@@ -157,14 +157,14 @@ class JaxWorkers:
                 break
             except jax.errors.JaxRuntimeError as error:
                 if TOO_LATE not in str(error):
-                    raise PeerLostError(f"worker-{rank} is lost ({error})") from error
+                    raise PeerLostError(f"{_name(rank)} is lost ({error})") from error
             if reason := self._found(f"refused/{rank}"):
                 raise ConfigurationError([Told("the other workers", "", "", reason)])
             if self.has_left(rank):
                 _refuse_left(rank, what)
         purpose, _, answer = str(text).partition("\n")
         if purpose != what:
-            accepted = f"{purpose}, as on worker {rank}"
+            accepted = f"{purpose}, as on {_name(rank)}"
             advice = "All workers run the same script, and call the same things in the same order."
             raise ConfigurationError([Problem("the script's calls", what, accepted, advice)])
         return answer
@@ -179,7 +179,7 @@ class JaxWorkers:
         self._is_refusing = True
         until = time.monotonic() + REFUSING_SECONDS
         with suppress(PeerLostError):
-            told = f"worker-{self.rank}: {reason}"
+            told = f"{_name(self.rank)}: {reason}"
             self._set(REFUSAL, told)
             self._set(f"refused/{self.rank}", told)
             found = [
@@ -230,8 +230,13 @@ class JaxWorkers:
                 pass
 
 
+def _name(rank: int) -> str:
+    (name,) = names_of([rank])
+    return name
+
+
 def _refuse_left(rank: int, what: str) -> None:
-    accepted = f"the end of the script, where worker {rank} is"
+    accepted = f"the end of the script, where {_name(rank)} is"
     advice = "All workers run the same script, and fit the same models."
     raise ConfigurationError([Problem("the script's calls", what, accepted, advice)])
 
