@@ -8,7 +8,7 @@ import pytest
 from entrypoint.export.export import filled_in
 from entrypoint.export.options import parse_options
 from entrypoint.sources.formats.slurm_lists import expand_nodes
-from harness.slurm import Job, SlurmCluster, slurm_cluster, slurm_image
+from harness.slurm import ENVIRONMENT, UNPACKED, Job, SlurmCluster, slurm_cluster, slurm_image
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -68,6 +68,19 @@ def test_the_exported_batch_file_trains(cluster, workbench, undisturbed):
     assert [result["weights_sha256"] for result in job.results()] == [
         result["weights_sha256"] for result in expected
     ]
+
+
+def test_charliecloud_runs_the_image_as_a_task(workbench, image, undisturbed):
+    """By the command of docs/how-to/schedulers.md."""
+    runtime = ["ch-run", f"--set-env={ENVIRONMENT}", "--bind", "/runs:/runs", UNPACKED, "--"]
+    with slurm_cluster(workbench, image, may_mount=True) as cluster:
+        command = [*runtime, *cluster.entrypoint]
+        job = cluster.submit(command, "/runs/unpacked", **TRAINING)
+        assert job.wait_for_end(RUN_SECONDS)["JobState"] == "COMPLETED", job.output()
+        _, expected = undisturbed
+        assert [result["weights_sha256"] for result in job.results()] == [
+            result["weights_sha256"] for result in expected
+        ]
 
 
 def test_explain_shows_the_port_of_the_task(cluster):

@@ -1,7 +1,7 @@
 """A Slurm cluster of containers: a controller and three nodes, with the image under test on each.
 
 Tasks run in the nodes' own containers, as they do under a runtime that keeps the host's processes
-and network, such as Apptainer or Charliecloud.
+and network, such as Apptainer; or in Charliecloud's, whose image is the node's own file system.
 """
 
 import json
@@ -24,6 +24,10 @@ NODES = ("n01", "n02", "n03")
 USER = "1000"
 """The image's own user submits the jobs."""
 UP_SECONDS = 60
+UNPACKED = "/images/trainer"
+"""Where a node that may mount has the image, as `ch-convert` unpacks it."""
+ENVIRONMENT = f"{UNPACKED}/ch/environment"
+"""The file in which Charliecloud keeps an image's variables."""
 READ_RESULTS = """
 import json, pathlib, sys
 files = sorted(pathlib.Path(sys.argv[1]).glob("worker-*/result.json"))
@@ -102,6 +106,8 @@ class SlurmCluster:
         image: the image with Slurm in it.
         network: the network's name.
         volume: what all nodes have as /runs, as they share a file system.
+        may_mount: whether users may mount within a namespace of their own, as on any machine with
+            Charliecloud. A container may not, unless it is told otherwise.
         containers: by host name.
     """
 
@@ -109,6 +115,7 @@ class SlurmCluster:
     image: str
     network: str
     volume: str
+    may_mount: bool = False
     containers: dict[str, Container] = field(default_factory=dict)
 
     @property
@@ -119,6 +126,7 @@ class SlurmCluster:
     def start(self, name: str) -> None:
         """Start the controller, or a node."""
         networking = {self.network: self.bench.client.api.create_endpoint_config(aliases=[name])}
+        unconfined = [f"{module}=unconfined" for module in ("seccomp", "apparmor")]
         container = self.bench.client.containers.create(
             self.image,
             name=f"{self.network}-{name}",
@@ -129,9 +137,23 @@ class SlurmCluster:
             networking_config=networking,
             volumes=[f"{self.volume}:/runs"],
             mounts=as_mounts(self.bench.packages),
+            cap_add=["SYS_ADMIN"] if self.may_mount else [],
+            security_opt=unconfined if self.may_mount else [],
         )
         self.containers[name] = container
         container.start()
+        if self.may_mount:
+            self._unpack(container)
+
+    def _unpack(self, container: Container) -> None:
+        """Put the image where `ch-convert` would, in the form that it has there."""
+        variables = "\n".join(self.bench.inspect_image().attrs["Config"]["Env"])
+        put = (
+            f"mkdir -p {UNPACKED} /ch && printf '%s\\n' \"$1\" > /ch/environment"
+            f" && mount --rbind / {UNPACKED}"
+        )
+        code, out = container.exec_run(["bash", "-c", put, "bash", variables], user="0:0")
+        assert code == 0, out
 
     def ask(self, *command: str) -> str:
         """Run a command in the controller as the jobs' user, and return its standard output.
@@ -215,11 +237,13 @@ def slurm_image(bench: Workbench) -> Iterator[str]:
 
 
 @contextmanager
-def slurm_cluster(bench: Workbench, image: str) -> Iterator[SlurmCluster]:
+def slurm_cluster(
+    bench: Workbench, image: str, *, may_mount: bool = False
+) -> Iterator[SlurmCluster]:
     """Start a cluster whose nodes are idle, and remove it at the end."""
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     volume = bench.client.volumes.create(bench.new_name("volume"))
-    cluster = SlurmCluster(bench, image, network.name, volume.name)
+    cluster = SlurmCluster(bench, image, network.name, volume.name, may_mount)
     try:
         for name in (CONTROLLER, *NODES):
             cluster.start(name)
