@@ -30,7 +30,7 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
     TensorFlow would mention this in one line among others, and train on the CPU.
 
     Args:
-        cuda: the version in the image, "12.9.79"; empty where there is none.
+        cuda: the version in the image, "12.9.79"; "" in a CPU image.
         gpus: the number of GPUs in this container.
         file: the driver's description of itself.
     """

@@ -8,7 +8,7 @@
   https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
 
 Each worker is one process. The process of rank 0 listens on its worker's address, like TensorFlow.
-The gate has closed that port when the command starts.
+The gate closes that port before the command starts.
 """
 
 from __future__ import annotations

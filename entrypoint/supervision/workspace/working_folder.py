@@ -24,7 +24,7 @@ MOST_NAMED = 5
 
 
 def working_folder(command: Sequence[str], environment: Mapping[str, str], log: Log) -> Path | None:
-    """Create and fill the folder in which a command runs; return None for the present folder.
+    """Create and fill the folder in which a command runs; return None for the current folder.
 
     Args:
         command: its words. It gets another folder only if it names a file in the workspace.
