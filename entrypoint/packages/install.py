@@ -81,7 +81,7 @@ def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
 
 
 def _remove_unfinished(base: Path) -> None:
-    """Remove what killed installations have left. Only the owner of the lock may call this.
+    """Remove the folders of killed installations. Only the owner of the lock may call this.
 
     On some shared file systems the lock holds on this machine only. So another machine's
     installation counts as running while its files change.

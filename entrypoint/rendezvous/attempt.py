@@ -204,7 +204,7 @@ class Attempt:
 
 
 async def _farewell(connection: Connection, message: Message) -> None:
-    """Send the last message, and read what the other side still sends, so that none is lost."""
+    """Send the last message, and end only this side, so that the other side can read it."""
     with contextlib.suppress(PeerError):
         await connection.send(message)
     connection.hang_up(at_once=False)

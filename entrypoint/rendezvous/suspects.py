@@ -57,7 +57,7 @@ class Suspects:
         self._ring_since = 0.0
 
     def expected(self, place: int) -> Expected:
-        """Return what is known about a worker."""
+        """Return whether a worker is expected, and why."""
         if place in self._awaited:
             return Expected.AWAITED
         if place in self._starting:

@@ -84,7 +84,7 @@ COMING, STARTING = False, True
 
 
 class Limit:
-    """Two limits, of which one runs: for workers to come, and for commands to start.
+    """Two limits, for workers to come and for commands to start. Only one runs at a time.
 
     Switching restarts neither. Otherwise a worker that flaps would extend both.
     """

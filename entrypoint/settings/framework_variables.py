@@ -32,7 +32,7 @@ NAMES = (
 def framework_variables(
     resolution: Resolution | None, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of those frameworks for which the user has set none.
+    """Return the variables of each framework for which none is set.
 
     If a user or a scheduler has set one of a framework's variables, none is added: our rank would
     not match their address.

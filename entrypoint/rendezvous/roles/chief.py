@@ -132,7 +132,7 @@ class ChiefRole:
         """Close all ports, this worker's first, and only then let the workers go.
 
         The members end their connections, so that TCP's TIME-WAIT state does not occupy the chief's
-        port. Members whose commands run wait for this worker's command, which will ask.
+        port. Members whose commands already ask check in again, and wait until this one asks, too.
         """
         attempt, seconds = self._attempt, self._timing.release_seconds
         attempt.meeting = replace(attempt.meeting, positions=self._positions(sessions))

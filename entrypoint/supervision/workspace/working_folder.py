@@ -71,7 +71,7 @@ def _mirror(here: Path, environment: Mapping[str, str], worker: str) -> Mirror:
 
 
 def _reason(error: Exception) -> str:
-    """Return what failed, with the path of the file that was to be created."""
+    """Return the reason of a failure, with the path of the file that could not be created."""
     if not isinstance(error, OSError):
         return str(error)
     return f"{error.filename2 or error.filename}: {error.strerror}"
