@@ -3,8 +3,7 @@
 They train mnist_cnn on random pixels in MNIST's shapes, with 64 examples per worker and step. Each
 worker has one thread on its own processor. All workers are in one container, and its entrypoint
 starts them. Two workers sum over the ring; with legacy Keras, over TensorFlow's collectives. The
-cases take turns. Each counts the examples of its epochs from the second on, of both workers
-together.
+cases take turns. The examples of all workers count, from the second epoch on.
 """
 
 import json

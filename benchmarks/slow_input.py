@@ -1,4 +1,4 @@
-"""Measures what a second worker gains if input is slow: `python -m benchmarks.slow_input`.
+"""Measures the gain of a second worker if input is slow: `python -m benchmarks.slow_input`.
 
 A `map` of a `tf.data` pipeline waits 5 ms for each example. The network is small, and has MNIST's
 shapes. There are three cases: one worker, two workers that prepare their own rows, and two that

@@ -1,8 +1,8 @@
 """Measures the time before your command starts, and before the trainer trains.
 
 Each case is a whole process in one container of the image. The cases take turns, so a change of the
-machine's speed affects all of them. The last two cases of the entrypoint are other launchers. Only
-the import of the module that each starts with is measured, in the same container.
+machine's speed affects all of them. The last two cases of the entrypoint's table are other
+launchers. For these, only the import of their main module is measured, in the same container.
 """
 
 import json
@@ -41,7 +41,7 @@ PROGRAMS = {
     IMPORTED: IMPORTED,
     "the first with TensorFlow Datasets": f"{IMPORTED}, cluster_trainer.data.tfds_source",
 }
-# Isolated (-I), so that Python does not import what it imports for a script.
+# Isolated (-I), so that the image's start-up file does not turn off garbage collection.
 ISOLATED = ["/opt/venv/bin/python", "-I", "-c"]
 IMPORTS = {name: [*ISOLATED, text] for name, text in PROGRAMS.items()}
 IMPORTS["the first as each program of the image does it"] = ["/opt/venv/bin/python", "-c", IMPORTED]

@@ -85,7 +85,7 @@ class Row:
         several: the layout that is compared with one worker.
         larger: variables of the run on several workers only, if the total batch grows with them.
         document: the tutorial's own seconds, on one and on several.
-        command: what each worker runs instead of the trainer.
+        command: the command of each worker, instead of the trainer.
     """
 
     tutorial: str

@@ -68,7 +68,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         environment = _environment(request, variables, options, answer, requirements)
         _check(request, options, environment, answer)
     except ConfigurationError as error:
-        # Imported here: a normal start of a single worker does not need to run other processes.
+        # Imported here: it imports subprocess, which a normal start does not need.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
 
         return refuse(error, request, options, variables.texts(), directory)

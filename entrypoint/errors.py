@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: a retry may help
-EXIT_NOBODY_CAME = 76  # of the gate's process only; the container exits with 75 or 0
+EXIT_NOBODY_CAME = 76  # only the gate's process uses it; the container exits with 75 or 0
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: a retry changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
@@ -157,7 +157,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def how_it_ended(status: int) -> str:
-    """Describe the end of a process with this exit code, or minus the signal that killed it."""
+    """Describe how a process ended: its exit code, or minus the signal that killed it."""
     if status >= 0:
         return f"ended with exit code {status}"
     return f"was killed by {signal_name(-status)}"

@@ -44,7 +44,7 @@ def check_network(arguments: Sequence[str], resolution: Resolution | None) -> No
     def check_peers() -> None:
         if cluster_of(resolution) is None:
             received = str(resolution.task) if resolution and resolution.task else None
-            accepted = "one of two or more workers, which all run it"
+            accepted = "a cluster of two or more workers, each of which runs this command"
             advice = "WORKER_HOSTS and WORKER_INDEX name them, for example."
             raise ConfigurationError([Problem(NETWORK, received, accepted, advice)])
 

@@ -75,7 +75,7 @@ class PeersOfStart:
     def most_losses(self) -> int:
         """The number of losses that a meeting allows: the limit of restarts (`Restarts`).
 
-        With MIN_WORKERS at least two: after two, an unreachable worker is left out.
+        With MIN_WORKERS it is at least two, because a worker is left out after two losses.
         """
         return max(2 if self.fewer else 1, self.options.max_restarts * (self.workers - 1))
 
@@ -96,7 +96,7 @@ class PeersOfStart:
         )
 
     def meet(self, restart_count: int) -> tuple[int, str]:
-        """Wait for the peers at the gate, after `restart_count` restarts. Returns like a `Work`."""
+        """Meet the peers at the gate after `restart_count` restarts. Returns a `Work`'s result."""
         seconds = self.options.rendezvous_timeout_seconds
 
         def say(level: str, line: str) -> None:

@@ -1,7 +1,7 @@
 """Starts workers as containers of one processor each, on their own networks.
 
-If the rate is limited, each worker has its own bridge network. There, the names of the other
-workers belong to `link.py`, which forwards to them.
+If the rate is limited, each worker has its own bridge network. On this network, the names of the
+other workers lead to `link.py`, which forwards to them.
 """
 
 import json
@@ -30,7 +30,7 @@ class Cluster:
         workers: their number.
         folder: a folder of the host; each worker's /runs is a subfolder with its number.
         settings: the environment of all.
-        command: what each runs; empty: the trainer.
+        command: the command of each; empty: the trainer.
         together: whether they form a cluster.
         bits_a_second: the rate at which each can send; None: no limit.
         late_seconds: an additional delay of all data; needs a rate.
@@ -91,7 +91,7 @@ def host(index: int) -> str:
 
 
 def addresses(cluster: Cluster) -> list[str]:
-    """Return the list of all workers. By its port, `link.py` distinguishes a worker."""
+    """Return the list of all workers. `link.py` identifies a worker by its port."""
     return [f"{host(index)}:{PORT + index}" for index in range(cluster.workers)]
 
 
@@ -131,7 +131,7 @@ def _known_as(client: DockerClient, network: str, names: Sequence[str]) -> dict[
 def _start_link(
     client: DockerClient, stack: ExitStack, cluster: Cluster, networks: Sequence[str]
 ) -> None:
-    """Start `link.py`. On each worker's network, it has the names of all other workers."""
+    """Start `link.py`. On each worker's network, the names of all other workers lead to it."""
     names = [host(index) for index in range(cluster.workers)]
     targets = {
         str(PORT + index): f"{network}-{host(index)}" for index, network in enumerate(networks)

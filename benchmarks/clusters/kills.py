@@ -45,7 +45,7 @@ CASES: dict[str, Mapping[str, str]] = {
     "shrinking": RING | {"MIN_WORKERS": "2", "REGROUP_SECONDS": "0"},
 }
 NEVER_MISSING = {"shrinking": 1}
-"""This number of workers, from worker 0 on, is not killed in this case: the others need them."""
+"""The number of workers, from worker 0 on, that are not killed: in this case, all need them."""
 Event = tuple[float, str]
 """The time in seconds since 1970, and the event."""
 
@@ -113,7 +113,7 @@ def measure(
 
 
 def is_wiped(turn: int, victims: int) -> bool:
-    """Tell whether the worker that is killed in this turn loses its disk: every second one does.
+    """Tell whether the worker that is killed in this turn loses its disk, as every second one does.
 
     If the number of victims is even, the order changes with each pass. Otherwise the same victims
     would always lose their disks.

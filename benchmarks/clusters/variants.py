@@ -33,7 +33,7 @@ class Variant:
         what: a description.
         workers: the number of containers, each with one processor.
         settings: their environment.
-        command: what each runs instead of the trainer.
+        command: the command of each, instead of the trainer.
         steps: the steps of an epoch, which takes seconds, so that calls and starts hardly count.
         ideal: the variant whose rate, times the workers, is the upper bound.
         beside: variants that this one's rate is divided by.

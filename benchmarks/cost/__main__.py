@@ -19,7 +19,7 @@ from entrypoint.network.cost import (
 
 SIZES = (4_096, 65_536, 262_144, 1_390_000, 9_000_000)
 FITTED, CHECKED = (2, 4), (3, 6, 8, 16)
-PREDICTED = "fitted to 2 and 4 ranks, the model is within a third of what 3 to 16 take"
+PREDICTED = "fitted to 2 and 4 ranks, the model is within a third of the times of 3 to 16 ranks"
 WORKERS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1000)
 
 
@@ -70,9 +70,9 @@ def described(costs: Costs) -> str:
     """Return a sentence about the time of a worker's processor."""
     far = f"{costs.far_byte * 1e9:.2f} ns in a sum of more than {NEAR_BYTES / 1e6:.0f} MB"
     return (
-        f"A worker's processor takes {costs.sum * 1e6:.0f} µs a sum, {costs.hop * 1e6:.0f} µs a "
-        f"hop, {costs.near_byte * 1e9:.2f} ns a byte ({far}), {costs.rounded * 1e9:.2f} ns for a "
-        f"number rounded to bfloat16 and back."
+        f"A worker's processor needs {costs.sum * 1e6:.0f} µs per sum, {costs.hop * 1e6:.0f} µs "
+        f"per hop, {costs.near_byte * 1e9:.2f} ns per byte ({far}), and "
+        f"{costs.rounded * 1e9:.2f} ns for each number that is rounded to bfloat16 and back."
     )
 
 
@@ -90,8 +90,8 @@ def print_check(found: Mapping[Key, float], costs: Costs, processors: int) -> No
         cells += [f"{seconds * 1e3:.2f} ms", f"{expected * 1e3:.2f} ms"]
         print(f"| {' | '.join([*cells, f'{expected / seconds:.2f}', used])} |")
     if off:
-        print(f"\nOf those it was not fitted to, the model is off by {statistics.median(off):.0%}")
-        print(f"(median) and {max(off):.0%} (at most).")
+        print("\nFor the ranks that it was not fitted to, the model is off by")
+        print(f"{statistics.median(off):.0%} (median) and {max(off):.0%} (at most).")
 
 
 def print_table(costs: Costs, network: Network, spread: float) -> None:

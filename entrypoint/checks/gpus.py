@@ -95,12 +95,12 @@ def _gpus(count: int) -> str:
     return "No GPU" if count == 0 else "1 GPU" if count == 1 else f"{count} GPUs"
 
 
-FOLDER = Path("/dev/shm")  # noqa: S108 -- looked at, and nothing is written
+FOLDER = Path("/dev/shm")  # noqa: S108 -- only inspected, never written
 ENOUGH_BYTES = 1 << 30
 """NVIDIA's recommendation, `--shm-size=1g`
 (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html)."""
 SHARING = 2
-"""The number of GPUs in a container from which on shared memory matters."""
+"""The smallest number of GPUs in a container for which shared memory matters."""
 
 
 def shared_memory_warning(gpus: int, folder: Path = FOLDER) -> str | None:

@@ -1,9 +1,9 @@
 """NCCL_SOCKET_IFNAME, and the interface that leads to the peers.
 
-NCCL connects the GPUs of several workers over one interface, which it chooses itself or reads from
-NCCL_SOCKET_IFNAME. It ignores the addresses in the list of workers. With the wrong interface
-it hangs. This module does not predict NCCL's own choice. It names the interface that leads to the
-peers.
+NCCL connects the GPUs of several workers over one interface. It reads the interface from
+NCCL_SOCKET_IFNAME, or chooses one itself. It ignores the addresses in the list of workers, and
+hangs on the wrong interface. This module does not predict NCCL's choice. It names the interface
+that leads to the peers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUTES = Path("/proc/net/route")
 MASK_COLUMN = 7
 
 Route = Callable[[str], str]
-"""IP address -> the interface on the way there; "" if it is not known."""
+"""IP address -> the interface that leads there; "" if it is not known."""
 
 
 def check_interface(
@@ -37,7 +37,7 @@ def check_interface(
     if known and not _matching(setting, known):
         accepted = f"the beginning of an interface's name; this container has {listed(known)}"
         advice = (
-            "=eth0 means exactly eth0. ^docker means all names but those that begin with docker. "
+            "=eth0 means exactly eth0. ^docker means all names that do not begin with docker. "
             "Separate names with commas."
         )
         raise ConfigurationError([Problem(SETTING, setting, accepted, advice)])
@@ -52,7 +52,7 @@ def route_note(
         environ: the command's variables.
         peers: each peer's name -> its IP address.
         names: this container's interfaces.
-        route: from an IP address to the interface on the way there.
+        route: from an IP address to the interface that leads there.
     """
     setting = environ.get(SETTING, "")
     if len([name for name in names if name != LOOPBACK]) < 2:  # noqa: PLR2004 -- there is no choice
@@ -61,10 +61,10 @@ def route_note(
         way = route(address)
         if way in ("", LOOPBACK) or (_is_set(setting) and _matching(setting, [way])):
             continue
-        why = f"{SETTING}={setting} names another" if _is_set(setting) else "NCCL takes another"
+        why = f"{SETTING}={setting} selects another" if _is_set(setting) else "NCCL uses another"
         return (
             f"{peer} is reached over {way}. If the first step hangs, {why}: "
-            f"-e {SETTING}=={way} names this one (docs/how-to/gpus.md)"
+            f"-e {SETTING}=={way} selects this one (docs/how-to/gpus.md)"
         )
     return None
 
@@ -77,7 +77,7 @@ def interfaces() -> list[str]:
 
 
 def route_to(address: str, routes: Path = ROUTES) -> str:
-    """Return the interface on the way to an IPv4 address; "" if it is not known."""
+    """Return the interface that leads to an IPv4 address; "" if it is not known."""
     try:
         target = _number(socket.inet_aton(address))
         rows = [line.split() for line in routes.read_text(encoding="ascii").splitlines()[1:]]
@@ -97,7 +97,7 @@ def _number(packed: bytes) -> int:
 
 
 def _is_set(setting: str) -> bool:
-    """Whether NCCL takes the text for a setting: NCCL ignores texts of one character."""
+    """Whether NCCL applies the setting: it ignores values of one character."""
     return len(setting) > 1
 
 

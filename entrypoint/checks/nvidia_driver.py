@@ -30,7 +30,7 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
     TensorFlow would mention this in one line among others, and train on the CPU.
 
     Args:
-        cuda: the version in the image, "12.9.79"; empty where there is none.
+        cuda: the version in the image, "12.9.79"; "" in a CPU image.
         gpus: the number of GPUs in this container.
         file: the driver's description of itself.
     """
@@ -47,7 +47,7 @@ def check_driver(cuda: str, gpus: int, file: Path = VERSION_FILE) -> None:
 
 
 def kernels_warning(cuda: str, environ: Mapping[str, str], file: Path = VERSION_FILE) -> str | None:
-    """Return a warning about GPUs whose kernels the driver is too old to compile.
+    """Return a warning if the driver is too old to compile TensorFlow's kernels for these GPUs.
 
     It queries the GPUs only if the driver is that old, because the query takes a moment.
 

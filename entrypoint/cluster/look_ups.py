@@ -1,4 +1,4 @@
-"""Looks up host names in threads that nothing joins."""
+"""Looks up host names in daemon threads that are never joined."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def is_open(found: Found) -> bool:
 class LookUps:
     """A queue of names to look up, and the threads that look them up.
 
-    The threads are daemons, and nothing joins them: getaddrinfo cannot be cancelled, and a name
-    server that does not answer blocks it for many seconds. (asyncio and concurrent.futures join
-    theirs.)
+    getaddrinfo cannot be cancelled, and a name server that does not answer blocks it for many
+    seconds. So the threads are daemons, and are never joined. (asyncio and concurrent.futures join
+    their threads.)
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ def this_machine() -> Machine:
 
 
 def has_address(address: str) -> bool:
-    """Whether a UDP socket can be bound to the IP address, which works only for own addresses."""
+    """Whether this machine has the IP address: only then can a UDP socket be bound to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

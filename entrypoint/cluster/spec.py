@@ -42,7 +42,7 @@ class ClusterSpec:
     """The tasks that train together. An evaluator is never part of the cluster."""
 
     members: tuple[Member, ...]
-    """In rank order: the chief, if there is one of that type, then the workers by index."""
+    """In rank order: the task of type chief, if there is one, then the workers by index."""
 
     @classmethod
     def of(cls, jobs: Mapping[str, Mapping[int, Address]]) -> ClusterSpec:

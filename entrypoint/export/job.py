@@ -39,7 +39,7 @@ class Job:
     def environment(self, own: Mapping[str, str], run_dir: str | None = None) -> dict[str, str]:
         """Return the workers' variables. The user's take precedence over `own`.
 
-        `run_dir` is "" if the platform sets the folder of the run, and None for the usual one.
+        `run_dir` is "" if the platform sets the folder of the run, and None for the default.
         """
         folder = self.run_dir if run_dir is None else run_dir
         runs = {"TRAINER_RUN_DIR": folder} if folder else {}

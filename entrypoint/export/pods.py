@@ -35,7 +35,7 @@ READINESS = """
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """The properties in which the pods of different kinds of file differ."""
+    """The properties of a pod that depend on the kind of file."""
 
     container: str
     """The name of the container. Some controllers require a particular name."""

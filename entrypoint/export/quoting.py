@@ -1,4 +1,4 @@
-"""Quotes texts for YAML, and escapes what schedulers would expand in them."""
+"""Quotes texts for YAML, and escapes the variables that schedulers would expand."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 It follows the trainer's `collectives/ring/sums.py`, which sums in three ways:
 
 - Two ranks send each other everything, in one hop.
-- As long as no rank then sends more than 256 KB, each rank sends its numbers to all others, in size
-  - 1 hops.
-- Otherwise the numbers are divided into `size` chunks, which go round twice, in 2 (size - 1) hops.
+- Small sums: each rank sends its numbers to all others, in `size - 1` hops, if no rank sends more
+  than 256 KB in total.
+- Otherwise the numbers are divided into `size` chunks, which go round twice, in `2 (size - 1)`
+  hops.
 
-The duration of a hop is that of its bytes, at the rate of the network or of the processor,
-whichever is slower. A rank passes data on as soon as it has 64 KB. So the latency of a hop only
-counts if it is longer than the hop's bytes take. `benchmarks/cost` measures the processor's part,
-and checks the model.
+A hop takes as long as the slower of the network and the processor needs for its bytes. A rank
+passes data on as soon as it has 64 KB. So the latency counts only if it exceeds that time.
+`benchmarks/cost` measures the processor's part, and checks the model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NEAR_BYTES = 4_000_000
 
 @dataclass(frozen=True)
 class Costs:
-    """The time of a worker's processor for a sum, in seconds."""
+    """The processor time that a sum takes on each worker, in seconds."""
 
     sum: float
     """For each sum."""
@@ -86,7 +86,7 @@ class Way:
 def way_of(workers: int, size: float, *, bfloat16: bool = False) -> Way:
     """Return how the ring sums this number of float32 bytes on each worker.
 
-    `bfloat16`: whether they are sent as bfloat16. Their size as float32 decides the way.
+    `bfloat16`: whether they are sent as bfloat16. The way still depends on their float32 size.
     """
     sent = size / 2 if bfloat16 else size
     if workers == 1:

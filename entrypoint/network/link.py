@@ -1,4 +1,4 @@
-"""The measured links of a ring, the slow ones among them, and a line about all."""
+"""The measured links of a ring, the slow ones among them, and a summary in one line."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def in_a_line(links: Sequence[Link]) -> str:
 
 
 def _middle(numbers: Iterable[float]) -> float:
-    """Return the median, the higher one of two. Importing Python's `statistics` would be slow."""
+    """Return the median; of an even count, the upper one. Importing `statistics` would be slow."""
     ordered = sorted(numbers)
     return ordered[len(ordered) // 2]
 

@@ -2,13 +2,13 @@
 
 All workers do this at the same time, as in a sum of gradients:
 
-1. Each sends pings to the right. The right neighbour answers them.
-2. All exchange the round trips, so no data delay the pings.
-3. Each sends data to the right until the right neighbour has enough, and answers the rate.
+1. Each sends pings to the right neighbour, which answers them.
+2. All exchange the round trips. This is also a barrier: no data delay the pings.
+3. Each sends data to the right neighbour. Once that has enough, it answers with the rate.
 4. All exchange the rates.
 
-Data go to the right only. Answers go to the left, where no data delay them, one JSON object per
-line. Everything has a time limit. The first worker whose right neighbour is silent reports it to
+Data only go to the right. Answers go to the left, where no data delay them: one JSON object per
+line. Every step has a time limit. The first worker whose right neighbour is silent reports that to
 the left, and the report goes round the ring.
 """
 
@@ -37,7 +37,7 @@ class Measured:
 async def measure(
     rank: int, size: int, left: socket.socket, right: socket.socket, effort: Effort
 ) -> list[Measured]:
-    """Return all links of the ring, from rank 0 to rank 1 first; close both connections.
+    """Return the links of the ring, beginning with rank 0 to rank 1; close both connections.
 
     Raises MeasuringError, which names the same rank on all workers that can be reached.
     """

@@ -17,7 +17,7 @@ KILO = 1e3
 
 @dataclass(frozen=True)
 class Question:
-    """The request, besides the links."""
+    """The output that the user has requested."""
 
     training: Training | None = None
     """The training whose speed is estimated; None: no estimate."""

@@ -41,7 +41,7 @@ class RightSide:
         """Its answers. Numbers that it reports may come before its answer to data."""
 
     async def round_trip(self) -> float:
-        """Return the shortest round trip in seconds. Others include waits for a processor."""
+        """Return the shortest round trip in seconds. Longer ones include waits for a processor."""
         trips: list[float] = []
         began = time.monotonic()
         while len(trips) < self._effort.pings:
@@ -68,9 +68,9 @@ class RightSide:
         return rate
 
     async def told(self, count: int) -> list[float]:
-        """Return this number of numbers, which the right neighbour reports."""
-        # Longer than any worker waits for its neighbour. A silent neighbour's name comes from the
-        # right.
+        """Return the `count` numbers that the right neighbour reports."""
+        # This wait is longer than the others. So if a worker is silent, its left neighbour reports
+        # it first, and the report arrives here from the right.
         seconds = self._effort.data_seconds + 3 * self._effort.patience_seconds
         told = await self._answer(TOLD, seconds)
         if not isinstance(told, list) or len(told) != count:

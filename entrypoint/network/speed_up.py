@@ -32,7 +32,7 @@ class Training:
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """The speed of all workers together, in one way."""
+    """The speed of all workers together, for one way to train."""
 
     way: str
     means: str

@@ -27,7 +27,7 @@ ABANDONED_SECONDS = 3600
 """Another machine's installation counts as abandoned after this time without a change."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 EXHAUSTED = (errno.EAGAIN, errno.ENOMEM)
-"""A limit of processes or memory, which the next start may not reach."""
+"""A limit on processes or memory. The next start may stay below it."""
 BOOT_CHARACTERS = 13
 ROOM_BYTES = 65_536
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -81,7 +81,7 @@ def _lock(lock: IO[str], requirements: Requirements, log: Log) -> bool:
 
 
 def _remove_unfinished(base: Path) -> None:
-    """Remove what killed installations have left. Only the owner of the lock may call this.
+    """Remove the folders of killed installations. Only the owner of the lock may call this.
 
     On some shared file systems the lock holds on this machine only. So another machine's
     installation counts as running while its files change.
@@ -131,9 +131,9 @@ def _install(
 
 
 def _publish(unfinished: Path, requirements: Requirements) -> bool:
-    """Rename the folder to its final name; return False if another worker's already has it.
+    """Rename the folder to its final name; return False if another worker was faster.
 
-    All content is synced before, so that the name proves it complete after a power loss.
+    All content is synced first. So a folder with this name is complete, even after a power loss.
     """
     sync_file_system(unfinished)
     try:
@@ -171,8 +171,8 @@ def _unusable(base: Path, error: OSError) -> Problem:
         str(error.filename or base),
         error.strerror,
         accepted,
-        "The packages of REQUIREMENTS_FILE are kept there: mount a volume, or a folder of this "
-        "user's, at /data. REQUIREMENTS_FILE=none starts without them.",
+        "The packages of REQUIREMENTS_FILE are kept there. Mount a volume, or a folder that this "
+        "user owns, at /data. REQUIREMENTS_FILE=none starts without them.",
     )
 
 

@@ -16,7 +16,7 @@ LONGEST_WORDS = 1000
 
 COMPLAINT = re.compile(r"^(?:pip: )?error: ", re.IGNORECASE)
 UNREACHED = re.compile(r"Could not fetch URL (\S+: .*) - skipping")
-"""Only pip's debug log has this line. Its output says that there is no such package."""
+"""Only pip's debug log has this line. pip's output only says that there is no such package."""
 ADDRESS = re.compile(r"https?://\S+|/simple/\S+")
 """Removed before LASTING is searched for, because an address may contain those words."""
 NETWORK = re.compile(

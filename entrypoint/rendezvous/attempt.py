@@ -57,7 +57,7 @@ class Attempt:
         self.compared: set[str] = set()
         """The boots of the workers that were compared with this one."""
         self._wrong: dict[Address, tuple[float, float]] = {}
-        """For each member's address: when another worker first answered there, and when last."""
+        """Member's address -> the times when another worker first and last answered there."""
         self._known: dict[Connection, Card] = {}
         self.has_met_any = False
         """Whether this worker has been connected to any other worker."""
@@ -100,11 +100,11 @@ class Attempt:
         return bool(self.terms.fewer) and card.generation < self.terms.generation
 
     def refuse_passing(self, card: Card, expected: Member) -> None:
-        """Raise PeerError while another worker answers at a member's address for a short time.
+        """Raise PeerError if another worker answers at a member's address, but not for long yet.
 
         When two containers restart, one may get the other's old address, which other workers still
-        dial. So it counts as wrong only if it answers more than once, for some time, and the right
-        worker does not answer meanwhile.
+        dial. So a worker counts as wrong only if it answers there repeatedly, for some time, and
+        the right worker does not answer meanwhile.
         """
         if card.task == expected.task:
             self._wrong.pop(expected.address, None)
@@ -179,7 +179,7 @@ class Attempt:
             pass
 
     def take(self, connection: Connection, problems: Iterable[Problem]) -> None:
-        """Note problems that another worker found. If fewer may continue, ignore newcomers'."""
+        """Note problems that another worker found; ignore a newcomer's if fewer may continue."""
         teller = self._known.get(connection)
         if teller and self.is_new(teller):
             return
@@ -204,7 +204,7 @@ class Attempt:
 
 
 async def _farewell(connection: Connection, message: Message) -> None:
-    """Send the last message, and read what the other side still sends, so that none is lost."""
+    """Send the last message, and end only this side, so that the other side can read it."""
     with contextlib.suppress(PeerError):
         await connection.send(message)
     connection.hang_up(at_once=False)

@@ -97,7 +97,7 @@ def wrong_index(spec: ClusterSpec, task: Task, expected: Member) -> Difference:
 
 
 def same_index(spec: ClusterSpec, task: Task, other: str) -> Difference:
-    """Return the difference of a worker whose index another process at `other` also has."""
+    """Return the difference of a worker with the same index as another process, at `other`."""
     return _taken(spec, task, f"Another {task} runs at {other}.")
 
 

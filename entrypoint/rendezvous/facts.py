@@ -15,7 +15,7 @@ LONGEST_VALUE = 200
 """The number of characters of one value on a card."""
 
 COMMAND = "command"
-"""The only setting of a command of the entrypoint's own that all workers run: its name."""
+"""The only setting of a command that is part of the entrypoint, such as `network`: its name."""
 
 MOST_SETTINGS = 32_768
 """The number of bytes for settings on a card. The digest also covers those that do not fit."""
@@ -34,8 +34,8 @@ class Facts:
     gpus_per_worker: str
     """"" if it is not set."""
     settings: Mapping[str, str]
-    """The trainer's settings that must agree, name -> value. COMMAND for a command of the
-    entrypoint's own; {} for other commands."""
+    """The trainer's settings that must agree, name -> value. A command of the entrypoint has only
+    COMMAND, and other commands have none."""
     devices: str = ""
     """The kind of device that the command trains on, "CPU" or "GPU"; "" if a setting chooses it."""
     min_workers: str = ""
@@ -110,7 +110,7 @@ class Card:
     def was_replaced_by(self, other: Card) -> bool:
         """Whether the other process of the same task was in a later ring than this one.
 
-        A process that was in no ring may be the right one, or have a wrong index.
+        False if this one was in no ring: it may be the right process, or have a wrong index.
         """
         return 0 < self.generation < other.generation
 

@@ -26,8 +26,12 @@ def pass_gate(terms: Terms) -> Meeting:
     All of them get the same meeting, whose ID is unique. If the others train already, this worker
     is released alone, without a meeting.
 
-    Raises PeersMissingError at the time limit, ContradictionError without waiting for it,
-    PortTakenError and PortClosedError. Nothing remains if the process is killed.
+    Raises:
+        PeersMissingError: workers are missing at the time limit.
+        ContradictionError: workers do not agree. The time limit is not awaited.
+        PortTakenError, PortClosedError: this worker's port cannot be opened.
+
+    If the process is killed, it leaves nothing behind.
     """
     if warning := address_warning(terms.me):
         terms.say("WARNING", warning)
@@ -35,7 +39,7 @@ def pass_gate(terms: Terms) -> Meeting:
 
 
 async def released(terms: Terms) -> Meeting:
-    """Return and raise like `pass_gate`. Nothing remains if it is cancelled."""
+    """Return and raise like `pass_gate`. If it is cancelled, it leaves nothing behind."""
     attempt = await meet(terms)
     return attempt.meeting if attempt else Meeting()
 

@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Expected(Enum):
-    """The knowledge about another worker from earlier rings, when this worker's command asks."""
+    """The expectation about another worker, from earlier rings, when this worker's command asks."""
 
     COMES = "It was in the last ring, or there was none: the others wait for it for some time."
     STARTS = "It was met before its command started, and the command will ask."
@@ -29,8 +29,8 @@ class Disagreement(Enum):
 
     NONE = "All workers agree."
     WITH_NEWCOMERS = "Only newcomers differ, or only they report it: the others continue."
-    OF_WORKERS = "Workers differ that may not continue without each other."
-    WITH_SUCCESSOR = "A worker was in a later ring, with another worker 0 than this one."
+    OF_WORKERS = "Workers differ, and may not continue without each other."
+    WITH_SUCCESSOR = "A worker was in a later ring, in which another process was worker 0."
 
 
 class ChiefState(Enum):
@@ -91,9 +91,9 @@ class MemberState(Enum):
 
 
 def member_state(state: MemberState, disagreement: Disagreement, *, is_over: bool) -> MemberState:
-    """Return the next state of another worker; `state` is that of its talk with worker 0.
+    """Return the next state of another worker.
 
-    `is_over`: the time is over.
+    `state`: the state of its conversation with worker 0. `is_over`: the time is over.
     """
     if state is MemberState.WENT:
         return state

@@ -13,7 +13,7 @@ FIRST_SECONDS, LONGEST_SECONDS = 30.0, 600.0
 FIRST_AFTER_A_RING_SECONDS = 5.0
 """The first pause of a worker that was in a ring. It may have been killed by chance."""
 FAILURES = 2
-"""The number of meetings in a row without a ring after which a worker is left out."""
+"""A worker is left out after this number of meetings in a row that did not form a ring."""
 IN_VAIN = "it was met twice, but no ring was formed with it"
 NOT_STAYED = "it joined, and did not stay"
 
@@ -37,8 +37,8 @@ class Suspects:
     - A worker and worker 0 reach each other, but the worker does not reach its right neighbour.
       After two meetings in a row without a ring, the workers of the last ring continue alone, if
       they are enough. The others then rejoin one by one, which shows the worker at fault.
-    - A worker joins a ring and then crashes, and so ends each ring that it joins. The first time
-      may be chance.
+    - A worker crashes soon after it joins a ring, and so ends each ring that it joins. The first
+      time may be chance.
 
     Both kinds are latecomers. They rejoin after a pause, because they may end the ring again.
     """
@@ -57,7 +57,7 @@ class Suspects:
         self._ring_since = 0.0
 
     def expected(self, place: int) -> Expected:
-        """Return what is known about a worker."""
+        """Return whether a worker is expected, and why."""
         if place in self._awaited:
             return Expected.AWAITED
         if place in self._starting:
@@ -87,7 +87,7 @@ class Suspects:
 
     @property
     def places(self) -> set[int]:
-        """Workers to leave out of the next ring, unless they rejoined or the rest is too few."""
+        """Workers to leave out of the next ring, unless they rejoined or too few would remain."""
         return set(self._suspects) - self._ring
 
     def admitted(self, waiting: Collection[int]) -> list[int]:

@@ -44,7 +44,7 @@ class Terms:
     generation: int = 0
     """The newest ring that this worker was in; 0 for none."""
     ring_size: int = 0
-    """The number of workers in that ring; 0 if it is not known: all."""
+    """The number of workers in that ring; 0 if it is not known, which counts as all."""
     asks: bool = False
     """Whether its command runs, and asks for its neighbours."""
     fewer: Fewer | None = None
@@ -80,11 +80,11 @@ class Terms:
 
 
 COMING, STARTING = False, True
-"""The two limits. STARTING: all missing workers were here, and their commands only start."""
+"""The two limits. STARTING: all missing workers were here, and their commands are starting."""
 
 
 class Limit:
-    """Two limits, of which one runs: for workers to come, and for commands to start.
+    """Two limits, for workers to come and for commands to start. Only one runs at a time.
 
     Switching restarts neither. Otherwise a worker that flaps would extend both.
     """

@@ -44,8 +44,8 @@ def command_environment(
 def _without_pages_of_warnings(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the log level that hides TensorFlow's warnings about a failed all-reduce of a ring.
 
-    TensorFlow prints them twice, with Python tracebacks, whenever a worker is lost. A level other
-    than the image's own stays.
+    TensorFlow prints them twice, with Python tracebacks, whenever a worker is lost. A level that
+    the user has set is kept.
     """
     is_by_tensorflow = variables.get("TRAINER_COLLECTIVES", "").strip() == "tensorflow"
     is_the_images = variables.get(LOG_LEVEL) == LEVEL_OF_IMAGE

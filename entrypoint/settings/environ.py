@@ -50,7 +50,7 @@ class Environ:
 
     def texts(self) -> dict[str, str]:
         """Return the variables for the command, without TF_CONFIG and CLUSTER_TOKEN."""
-        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # one is added later; the gate needs the other
+        hidden = ("TF_CONFIG", "CLUSTER_TOKEN")  # added later; only for the gate
         return {name: value.text for name, value in self.values.items() if name not in hidden}
 
     def label(self, name: str) -> str:

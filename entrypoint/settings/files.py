@@ -108,10 +108,11 @@ def read_dotenv(named: str | None, directory: Path) -> DotenvFile:
 
 
 def _parse(text: str, source: str) -> DotenvFile:
-    """Return the file's values, the last one of each name, and its invalid lines.
+    """Return the file's values, and a problem for each invalid line.
 
-    Values are used unchanged: `$NAME` is not expanded. A name without `=` sets nothing.
-    Invalid lines are not repeated: they may be secrets.
+    If a name occurs twice, the last value counts. Values are used unchanged: `$NAME` is not
+    expanded. A name without `=` sets nothing. A problem does not quote the line, which may be a
+    secret.
     """
     # Imported here: the import takes 10 ms, and most containers have no such file.
     from dotenv.parser import parse_stream  # noqa: PLC0415

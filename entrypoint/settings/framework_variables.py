@@ -8,7 +8,7 @@
   https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
 
 Each worker is one process. The process of rank 0 listens on its worker's address, like TensorFlow.
-The gate has closed that port when the command starts.
+The gate closes that port before the command starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAMES = (
 def framework_variables(
     resolution: Resolution | None, variables: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of those frameworks for which the user has set none.
+    """Return the variables of each framework for which none is set.
 
     If a user or a scheduler has set one of a framework's variables, none is added: our rank would
     not match their address.

@@ -1,11 +1,12 @@
-"""Variables that Docker and Kubernetes set, not meant for the workers: proxies and service links.
+"""Variables that Docker and Kubernetes set for other purposes: proxies and service links.
 
-Docker's client configuration gives every container `http_proxy`. gRPC, and so TensorFlow, uses the
-proxy for every host that `no_proxy` does not name, the other workers included, and waits for an
-hour (https://grpc.github.io/grpc/core/md_doc_environment_variables.html).
+Docker's client configuration may set `http_proxy` in every container. TensorFlow uses gRPC, which
+uses the proxy for every host that `no_proxy` does not name. That includes the other workers, so
+TensorFlow would wait an hour for them
+(https://grpc.github.io/grpc/core/md_doc_environment_variables.html).
 
 Kubernetes sets variables for each Service of a namespace, in all of its pods. A Service named
-`worker` sets WORKER_PORT=tcp://…, one named `trainer` sets TRAINER_PORT, TRAINER_SERVICE_HOST and
+`worker` sets WORKER_PORT=tcp://…. One named `trainer` sets TRAINER_PORT, TRAINER_SERVICE_HOST and
 more. They have the names of settings, but are not settings
 (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables).
 """
@@ -27,7 +28,7 @@ EXCEPTIONS_OF_GRPC = "no_grpc_proxy"
 
 
 def proxy_in_use(variables: Mapping[str, str]) -> str:
-    """Return the variable whose proxy programs would use for the workers; "" if there is none."""
+    """Return the variable that sets a proxy for connections to the workers; "" if none does."""
     names = (OWN_CHOICE, *(spelled for name in PROXIES for spelled in (name, name.upper())))
     return next((name for name in names if variables.get(name)), "")
 
@@ -68,7 +69,7 @@ def grpc_note(variables: Mapping[str, str]) -> str:
 
 
 def _extended(text: str, hosts: Sequence[str]) -> str:
-    """Return the list of exceptions with these hosts added. `*` has a meaning only alone."""
+    """Return the list of exceptions with these hosts added. `*` must be the only entry."""
     if text.strip() == ALL:
         return text
     given = [entry.strip() for entry in text.split(",") if entry.strip()]

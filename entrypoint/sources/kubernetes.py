@@ -20,7 +20,7 @@ _FIRST_NODE = re.compile(r"([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)-node-0-0\.\1")
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
-    """Return the cluster of a Kubeflow TrainJob. PET_MASTER_PORT is torch's own, and not used."""
+    """Return the cluster of a Kubeflow TrainJob. PET_MASTER_PORT is torch's, and is not used."""
     if not any(environ.given(name) for name in NEEDS):
         return None
     job, count, _ = all_of(

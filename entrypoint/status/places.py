@@ -59,7 +59,7 @@ def remove_folder(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class StatusKeeper:
-    """The process that keeps a status. Its PID alone is ambiguous: PIDs are reused."""
+    """The process that keeps a status. A PID alone does not identify it: PIDs are reused."""
 
     machine: str
     """The container's ID: containers that share a folder have separate PIDs."""

@@ -62,7 +62,7 @@ class Status:
     network: str
     """Why the network limits the training; "" if it does not."""
     sync_every: int | None
-    """Weights are averaged after so many steps; 1: gradients are summed in each; None: unknown."""
+    """The steps between two averages of weights; 1: gradients are summed; None: unknown."""
     links: tuple[Link, ...]
     """The measured links of the ring; () if they were not measured."""
     gate_waits: int

@@ -64,7 +64,7 @@ class Restarts:
     number of peers.
 
     Attributes:
-        has_peers: whether exit code 75 means a lost peer. Without peers it is a crash like others.
+        has_peers: whether exit code 75 means a lost peer. Without peers it means a crash.
     """
 
     def __init__(self, limit: int, peers: int, progress: ProgressFile) -> None:

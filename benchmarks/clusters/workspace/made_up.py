@@ -84,5 +84,5 @@ class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
 
 
 def tell(rates: list[float]) -> None:
-    """Write the examples/s of each epoch to where the benchmark reads them."""
+    """Write the examples/s of each epoch to the file that the benchmark reads."""
     Path("/runs/rates.json").write_text(json.dumps(rates))

@@ -27,7 +27,7 @@ note("has imported")
 
 
 class Noted(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Lets each call into TensorFlow be one step, and records its end."""
+    """Limits each call into TensorFlow to one step, and records its end."""
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
         """Record a step."""

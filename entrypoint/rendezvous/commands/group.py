@@ -1,4 +1,4 @@
-"""Forms the rings of one run of the command. The workers meet each time it asks."""
+"""Forms the rings of one run of the command. The workers meet each time the command asks."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Group:
         waiting: Callable[[], AbstractContextManager[Waiting]] | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the meeting before the command's start, if there was one.
+        """Assign the terms and the results of earlier meetings.
 
-        `waiting` is a context that shows a wait at the gate. None: there is no gate, and the time
-        limit of a meeting is `terms.start_seconds`.
+        `meeting` is the result of the gate. `waiting` is a context that shows a wait at the gate.
+        None: there is no gate, and the time limit of a meeting is `terms.start_seconds`.
         """
         self._suspects, self._seen, self._at_gate = Suspects(clock), seen, waiting
         self._comes_late = waiting is not None and not meeting.identity
@@ -74,8 +74,8 @@ class Group:
     async def ring(self) -> Ring:
         """Return this worker's part of the next ring.
 
-        Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. Nothing
-        remains if it is cancelled.
+        Raises PeersMissingError, ContradictionError, PortTakenError, PortClosedError. If it is
+        cancelled, it leaves nothing behind.
         """
         self._drop()
         with self._waiting() as waiting:
@@ -90,7 +90,7 @@ class Group:
         return ring
 
     def _drop(self) -> None:
-        """Forget the present ring."""
+        """Forget the current ring."""
         for connection in (self._ring and self._ring.probes) or ():
             connection.close()
         self._ring = None

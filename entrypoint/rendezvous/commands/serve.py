@@ -19,7 +19,7 @@ LONGEST_ASK = 4096
 """The number of bytes of a request."""
 RING = "ring"
 SIGN_SECONDS = 10.0
-"""The interval of signs of life while a ring forms. The command gives up after six of them."""
+"""The interval of heartbeats while a ring forms. The command gives up after 60 s without one."""
 UNMEASURED, NO_OTHERS = "the network cannot be measured", "no other worker can join"
 ACCEPTED = '{"ask": "ring"}, and a "number" that comes back with the answer'
 
@@ -74,7 +74,7 @@ async def _answer(asks: socket.socket, ask: bytes, group: Group) -> None:
 
 
 async def _give_signs(asks: socket.socket) -> None:
-    """Tell the command at intervals that its request is being handled. It has no other limit."""
+    """Send heartbeats to the command, which has no other limit on the wait for its answer."""
     while True:
         await asyncio.sleep(SIGN_SECONDS)
         with contextlib.suppress(OSError):  # the command has not read the earlier ones

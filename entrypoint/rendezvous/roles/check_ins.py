@@ -164,14 +164,15 @@ class CheckIns:
                 return None
 
     def _refuse_misled(self, card: Card, member: Member) -> None:
-        """Raise PeerError if a worker answers at this address that is verified at its own.
+        """Raise PeerError if the worker that answers at this address is verified at its own.
 
-        During a run the list is known to be right: a machine may have got a lost worker's address.
+        During a run the list is known to be right. So the worker's machine may have got the address
+        of a lost worker.
         """
         found = self.sessions.get(card.task)
         is_right = found and found.is_verified and found.card.boot == card.boot
         if is_right and card.task != member.task and self._attempt.terms.fewer and self._newest:
-            raise PeerError(f"{card.task} answers there, and is also right at its own address")
+            raise PeerError(f"{card.task} answers there, and at its own address, too")
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return the loops that run until the decision."""

@@ -132,7 +132,7 @@ class ChiefRole:
         """Close all ports, this worker's first, and only then let the workers go.
 
         The members end their connections, so that TCP's TIME-WAIT state does not occupy the chief's
-        port. Members whose commands run wait for this worker's command, which will ask.
+        port. Members whose commands already ask check in again, and wait until this one asks, too.
         """
         attempt, seconds = self._attempt, self._timing.release_seconds
         attempt.meeting = replace(attempt.meeting, positions=self._positions(sessions))
@@ -179,7 +179,7 @@ class ChiefRole:
         return ContradictionError(found.problems())
 
     async def _contradict(self) -> ContradictionError | None:
-        """Collect problems, and workers that must know of them; then send all problems to all.
+        """Collect problems for a moment, while workers still connect; then send them to all.
 
         Returns None if it turns out meanwhile that only newcomers are concerned.
         """
@@ -196,7 +196,7 @@ class ChiefRole:
         return ContradictionError(problems)
 
     def _those_who_trained(self) -> set[str]:
-        """Return the boots of workers that differ and were in a later ring: this chief is wrong."""
+        """Return the boots of differing workers of a later ring; if any, this chief is wrong."""
         own, terms = self._attempt.card.generation, self._attempt.terms
         accused = self._attempt.contradictions.accused_of(lambda card: card.generation > own)
         return accused if terms.fewer else set()

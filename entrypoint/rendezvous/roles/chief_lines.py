@@ -38,7 +38,7 @@ class ChiefLines:
         raise PeerError(f"the process that answered there differs, and exits: {found}")
 
     def pass_over(self, problems: tuple[Problem, ...]) -> None:
-        """Log problems that another worker found, and for which the chief does not end."""
+        """Log problems that another worker found, but that do not end the meeting."""
         found = "; ".join(map(in_a_line, problems))
         self._warn(f"another worker does not agree, but cannot veto {self._chief.task}: {found}")
 

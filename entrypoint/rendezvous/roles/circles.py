@@ -80,7 +80,7 @@ class Circles:
             terms.say("WARNING", f"{task} {terms.suspects.why(place)}")
 
     def _next_generation(self, sessions: Sequence[Session]) -> int:
-        """Return a number for a ring that is above the numbers of all these workers' rings.
+        """Return a generation for the next ring, above those of all these workers' rings.
 
         The clock also puts it above rings of which no worker is left. A wrong clock uses up at most
         half of the numbers.

@@ -30,7 +30,7 @@ async def hello(attempt: Attempt, connection: Connection, kind: str) -> Card:
 
 
 async def expect(attempt: Attempt, connection: Connection, kind: str) -> Message:
-    """Return the next message of this kind; answer questions before it. Raises PeerError."""
+    """Return the next message of this kind; answer questions that precede it. Raises PeerError."""
     while True:
         message = await connection.receive(attempt.timing.message_seconds)
         if message.kind == kind:
@@ -64,9 +64,10 @@ async def compare(
 ) -> bool:
     """Note all contradictions; return whether there are none.
 
-    `expected` is the member at whose address the other worker answered; None if it dialled. One
-    side of a connection compares and tells the other: the chief, otherwise the dialer. Raises
-    PeerError, also if a wrong worker has answered at a member's address for a short time only.
+    `expected` is the member at whose address the other worker answered; None if it dialled. Only
+    one side of a connection compares, and tells the other: the chief, otherwise the dialer.
+
+    Raises PeerError, also if a wrong worker answers at a member's address, but not for long yet.
     """
     where = str(expected.address) if expected else _claimed(attempt, connection, card)
     found = []

@@ -31,7 +31,7 @@ class Gathering:
 
     @property
     def here(self) -> list[Session]:
-        """The present workers that may continue; if this worker asks, only those that ask, too."""
+        """The present workers that may continue; if this worker asks, only those that also ask."""
         return who_may_go(self._terms, self._check_ins.here)
 
     @property
@@ -41,7 +41,7 @@ class Gathering:
 
     @property
     def losses(self) -> int:
-        """The times in a row that a worker was sent ahead, and lost before a ring formed."""
+        """How often in a row a worker was sent ahead and then lost before a ring formed."""
         return max(0, max(self._starts.values(), default=0) - 1)
 
     def choose(self) -> list[Session] | None:
@@ -56,7 +56,7 @@ class Gathering:
         return min(left, until) if until > 0 else left
 
     async def send_ahead(self) -> None:
-        """If this command asks, send workers ahead whose commands only start: they will ask."""
+        """If this command asks, send workers ahead whose commands are starting: they will ask."""
         here = self._check_ins.here
         starting = [one for one in here if not one.card.asks and one not in self._sent]
         for session in starting if self._terms.asks else ():
@@ -81,7 +81,7 @@ class Gathering:
         return expected.is_absent and member.task not in self._starts
 
     def _is_starting(self, member: Member) -> bool:
-        """Whether a worker has been here, and its command is only starting."""
+        """Whether a worker has been here, and its command is still starting."""
         expected = self._terms.suspects.expected(self._terms.places[member.task])
         return member.task in self._starts or expected is Expected.STARTS
 

@@ -19,7 +19,7 @@ Note = Callable[[Sequence[Task]], None]
 
 
 class LatecomersRole(ChiefRole):
-    """Sends starting workers ahead, and lets asking workers wait, until it is cancelled.
+    """Sends starting workers ahead, and makes asking workers wait, until it is cancelled.
 
     The ring then ends to let the waiting workers in, and all meet at the gate.
     """

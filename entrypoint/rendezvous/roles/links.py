@@ -20,7 +20,7 @@ from entrypoint.rendezvous.transport.reasons import NO_MESSAGE, PeerError
 NOT_CONNECTED = "has not connected"
 RING, PROBE = "ring", "probe"
 """The purposes of a connection: for the command, or for measuring the network."""
-ANOTHER = "is not from the same meeting: one of the two was started again since"
+ANOTHER = "is not from the same meeting: one of the two has restarted since"
 
 
 @dataclass(frozen=True)

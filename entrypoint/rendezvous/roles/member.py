@@ -64,7 +64,7 @@ class MemberRole:
         self._redial = self._timing.redial_seconds / FIRST_REDIALS
         self._final: tuple[Problem, ...] = ()
         self._starts = 0
-        """The times that the chief's command was starting while this one waited for it."""
+        """How often the chief's command was starting while this one waited for it."""
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """Return the loops that run until the decision."""
@@ -111,7 +111,7 @@ class MemberRole:
 
     @property
     def _losses(self) -> int:
-        """The times in a row that the chief started, and was lost before a ring formed."""
+        """How often in a row the chief started and then was lost before a ring formed."""
         return max(0, self._starts - 1)
 
     async def _contradict(self) -> ContradictionError | None:
@@ -201,7 +201,7 @@ class MemberRole:
                 await answer(self._attempt, connection, message)
 
     async def _confirm(self, connection: Connection, message: Message) -> None:
-        """Answer READY if there is no contradiction. Then the chief decides for some seconds."""
+        """Answer READY if there is no contradiction. Then only the chief decides, for a while."""
         if not self._attempt.contradictions:
             self._promise()
             await connection.send(message)

@@ -18,9 +18,9 @@ def choose_members(
 ) -> list[Session] | None:
     """Return the workers that may continue now with the chief; None: it is too early.
 
-    These are all workers, unless fewer may continue. If the chief's command asks, only workers
-    whose commands ask continue. Workers that were sent ahead (`ahead`) are only starting, and
-    fewer workers do not wait for them. `seconds` have passed since the meeting began.
+    These are all workers, unless fewer may continue. If the chief's command asks, only workers that
+    also ask may continue. Workers that were sent ahead (`ahead`) are still starting, and fewer
+    workers do not wait for them. `seconds` have passed since the meeting began.
     """
     count, going = len(terms.spec.members), who_may_go(terms, here)
     is_complete = len(going) == count - 1

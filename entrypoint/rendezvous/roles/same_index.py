@@ -19,18 +19,20 @@ NEITHER_ANSWERS = "another process has this index, and neither answers at its ad
 
 
 class SameIndex:
-    """Decides between two processes with one index: one has checked in, the other comes."""
+    """Decides between two processes with one index: one has checked in, the other is new."""
 
     def __init__(self, attempt: Attempt, dialer: Dialer, is_new: Callable[[Card], bool]) -> None:
         self._attempt, self._dialer, self._is_new = attempt, dialer, is_new
 
     async def gives_way(self, session: Session, card: Card, where: str) -> bool:
-        """Whether the process that has checked in gives way to the one that comes from `where`.
+        """Whether the process that has checked in gives way to the new one, which is at `where`.
 
         It gives way if it is the same process, dead, or replaced: then its connection ends. It also
-        gives way if it is wrong: then its connection stays, to tell it so. Raises ReplacedError if
-        the coming process was replaced. Raises PeerError if it is unknown which process is wrong,
-        and the gate need not end for all.
+        gives way if it is wrong: then its connection stays, to tell it so.
+
+        Raises:
+            ReplacedError: the new process was replaced.
+            PeerError: it is unknown which process is wrong, and the gate need not end for all.
         """
         alive = self._attempt.timing.alive_seconds
         if session.card.boot != card.boot and await session.ask(PING, alive):
@@ -46,9 +48,9 @@ class SameIndex:
         return True
 
     async def _is_the_right_one(self, card: Card, session: Session) -> bool:
-        """Whether the coming one of two living processes with one index is the right one.
+        """Whether the new process is the right one, if both processes are alive.
 
-        A newcomer is wrong beside an earlier worker. Of two newcomers, the one that answers at the
+        Beside an earlier worker, a newcomer is wrong. Of two newcomers, the one that answers at the
         advertised address is right.
         """
         if not self._is_new(session.card):

@@ -115,7 +115,7 @@ class Connection:
         self._wire.hang_up(at_once=at_once)
 
     def forget(self) -> None:
-        """Leave no TCP state behind after the close, which would occupy the port."""
+        """Leave no TCP state behind after the close. It would occupy the port."""
         self._wire.forget()
 
     def hand_over(self) -> socket.socket:

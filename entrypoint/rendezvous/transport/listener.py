@@ -118,8 +118,8 @@ class Strangers:
     """Connections of unknown programs, with a limited number of places.
 
     When all places are taken, the address with the most connections loses its oldest one. So a
-    flood from one address displaces only connections from that address. Others at that address have
-    the time until all places are filled again.
+    flood from one address displaces only connections from that address. A worker at the same
+    address has as long to identify itself as the flood needs to fill all places again.
     """
 
     def __init__(self, workers: int) -> None:

@@ -34,7 +34,7 @@ class Wire(Protocol):
         """End both directions; with `at_once=False` the other side may finish sending."""
 
     def forget(self) -> None:
-        """Leave no TCP state behind after the close, which would occupy the port."""
+        """Leave no TCP state behind after the close. It would occupy the port."""
 
     def close(self) -> None:
         """Close this end, unless it was handed over."""

@@ -144,7 +144,7 @@ class PeerWatch:
     async def watch(self, limit_seconds: float) -> str:
         """Watch until there is a failure, or none for a while; return the failure or "".
 
-        A command is ended only if the server has spoken like TensorFlow's. Raises NotKnownError.
+        Raises NotKnownError if all ports are open, but no server could be asked who has joined.
         """
         started = time.monotonic()
         settled = 0.0

@@ -32,7 +32,7 @@ class DocumentForm:
 
     variable: str
     accepted: str
-    """What a message accepts for the document; `in_cluster` and `as_task` for its parts."""
+    """The accepted form of the document, for messages; `in_cluster` and `as_task`: of its parts."""
     in_cluster: str
     as_task: str
     worker: str

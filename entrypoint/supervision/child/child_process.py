@@ -83,7 +83,7 @@ def become_subreaper() -> None:
 
 
 def collect_ended() -> None:
-    """Collect the ends of all children: this process's own, and adopted ones."""
+    """Reap all children that have ended: this process's own, and adopted ones."""
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if child := _running.pop(ended[0], None):

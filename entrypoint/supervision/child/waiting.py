@@ -34,7 +34,7 @@ class Ended:
     """How a child ended."""
 
     code: int
-    """0, its own exit code, or 128 + n if signal n ended it or was to end it."""
+    """Its own exit code, or 128 + n if signal n ended it, or was sent to stop it."""
     reason: str
     stopped: bool = False
     """Whether a stop was requested."""
@@ -120,7 +120,7 @@ class Waiter:
                 self._say_refused(signal.SIGKILL)
 
     def _say_refused(self, number: int) -> None:
-        """Log once that the child runs as a user whose processes this one may not signal."""
+        """Log once that the child runs as another user, whom this process may not signal."""
         if not self._is_refused:
             self._is_refused = True
             name = signal_name(number)

@@ -28,7 +28,7 @@ OK, UNAUTHORIZED, NOT_FOUND = 200, 401, 404
 
 @dataclass(frozen=True)
 class Notice:
-    """What a cloud says about this machine."""
+    """A cloud's announcement about this machine."""
 
     text: str
     """A sentence without its full stop."""

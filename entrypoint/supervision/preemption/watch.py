@@ -30,7 +30,7 @@ class PreemptionWatch:
         A restart policy may restart a container on a machine that is about to end. Such a worker
         must not take part in a meeting.
         """
-        look = run_helper(self._look_once, "the look for a preemption notice", self._log)
+        look = run_helper(self._look_once, "the check for a preemption notice", self._log)
         if look.stopped:
             return look
         if look.found:

@@ -24,7 +24,7 @@ MOST_NAMED = 5
 
 
 def working_folder(command: Sequence[str], environment: Mapping[str, str], log: Log) -> Path | None:
-    """Create and fill the folder in which a command runs; return None for the present folder.
+    """Create and fill the folder in which a command runs; return None for the current folder.
 
     Args:
         command: its words. It gets another folder only if it names a file in the workspace.
@@ -71,7 +71,7 @@ def _mirror(here: Path, environment: Mapping[str, str], worker: str) -> Mirror:
 
 
 def _reason(error: Exception) -> str:
-    """Return what failed, with the path of the file that was to be created."""
+    """Return the reason of a failure, with the path of the file that could not be created."""
     if not isinstance(error, OSError):
         return str(error)
     return f"{error.filename2 or error.filename}: {error.strerror}"

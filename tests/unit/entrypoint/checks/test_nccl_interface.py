@@ -22,7 +22,7 @@ def test_names_the_way_to_the_peers() -> None:
     said = note()
     assert said is not None
     assert said.startswith("worker-1 is reached over eth1.")
-    assert "-e NCCL_SOCKET_IFNAME==eth1 names this one" in said
+    assert "-e NCCL_SOCKET_IFNAME==eth1 selects this one" in said
 
 
 @pytest.mark.parametrize("setting", ["eth1", "=eth1,eth9", "^eth0,docker,lo", "eth1:0", "eth"])
@@ -32,7 +32,7 @@ def test_a_setting_that_leads_to_the_peers_is_fine(setting: str) -> None:
 
 @pytest.mark.parametrize("setting", ["=eth0", "^lo,eth1", "docker"])
 def test_says_that_a_setting_leads_elsewhere(setting: str) -> None:
-    assert f"NCCL_SOCKET_IFNAME={setting} names another" in (note(setting) or "")
+    assert f"NCCL_SOCKET_IFNAME={setting} selects another" in (note(setting) or "")
 
 
 @pytest.mark.parametrize(

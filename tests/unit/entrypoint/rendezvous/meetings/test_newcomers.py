@@ -124,7 +124,7 @@ def test_a_new_one_that_has_a_lost_ones_address_as_well_is_not_accused(cluster):
     waits.wait_for("waiting for 1 of 3 workers", "worker-2 at")
     forwards = three.world.space.forwards
     forwards[three.member(2).address] = three.member(1).address
-    chief.wait_for("worker-2 at", "worker-1 answers there, and is also right at its own address")
+    chief.wait_for("worker-2 at", "worker-1 answers there, and at its own address, too")
     forwards.clear()
     last = three.start(2, generation=9, fewer=FEWER)
     assert [worker.end() for worker in (chief, waits, last)] == [None] * 3
