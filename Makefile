@@ -19,6 +19,8 @@ ifeq ($(origin PORT),command line) # and other programs a PORT
 export TENSORBOARD_PORT = $(PORT)
 endif
 
+platform = $(if $(filter command,$(firstword $(origin PLATFORM))),$(PLATFORM)) # of the environment, it is another program's
+
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -28,20 +30,20 @@ engine: ## Check for Docker, Compose 2.24 and buildx; install what is missing (D
 build: engine ## Build the image for this machine: GPU where Docker has an NVIDIA runtime, else CPU
 	@if docker info --format '{{json .Runtimes}}' | grep -q '"nvidia"'; then scripts/build.sh gpu; else scripts/build.sh cpu; fi
 
-build-cpu: engine ## Build cluster-trainer:cpu
-	@scripts/build.sh cpu
+build-cpu: engine ## Build cluster-trainer:cpu. PLATFORM=linux/arm64 builds cluster-trainer:cpu-arm64, by an emulator
+	@scripts/build.sh cpu $(platform)
 
 build-gpu: engine ## Build cluster-trainer:gpu
 	@scripts/build.sh gpu
 
 build-cpu-r: engine ## Build cluster-trainer:cpu-r, the same image with R
-	@scripts/build.sh cpu-r
+	@scripts/build.sh cpu-r $(platform)
 
 build-gpu-r: engine ## Build cluster-trainer:gpu-r
 	@scripts/build.sh gpu-r
 
 build-jax: engine ## Build cluster-trainer:jax-cpu, the same image with Keras on JAX instead of TensorFlow
-	@scripts/build.sh jax-cpu
+	@scripts/build.sh jax-cpu $(platform)
 
 build-jax-gpu: engine ## Build cluster-trainer:jax-gpu, the same for GPUs (never run on one)
 	@scripts/build.sh jax-gpu

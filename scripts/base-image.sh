@@ -2,13 +2,18 @@
 # Prints the name of the base image to build on: BASE_IMAGE, otherwise the image that the Dockerfile pins (the name
 # may contain a digest: debian:…-slim@sha256:…). If the pinned image is not here and cannot be pulled, it is a stand-in:
 # an equivalent base that debootstrap makes from the machine's own Debian mirror (as root).
+#   base-image.sh linux/arm64   prints one of another architecture than this machine's; see build.sh
 # Once a day, the script tries again to pull the pinned image. A stand-in older than 30 days is made again, for
 # Debian's security updates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly RELEASE=bookworm
-readonly STAND_IN=cluster-trainer-base:$RELEASE
+readonly PLATFORM=${1:-} # empty: this machine's
+ARCHITECTURE=${PLATFORM#linux/}
+[ -n "$ARCHITECTURE" ] || ARCHITECTURE=$(docker version --format '{{.Server.Arch}}')
+readonly ARCHITECTURE
+readonly STAND_IN=cluster-trainer-base:$RELEASE${PLATFORM:+-$ARCHITECTURE}
 readonly MAX_DAYS=30
 readonly NOT_PULLED=.build/base-not-pulled # has the name of the image that could not be pulled; its age shows when
 pull=                                      # the id of `docker pull`
@@ -23,12 +28,15 @@ clean_up() {
 }
 trap clean_up EXIT
 
-is_here() { docker image inspect "$1" >/dev/null 2>&1; }
+# Tells whether the engine has an image of the architecture. By each name it keeps an image of one only.
+is_here() { # IMAGE
+    [ "$(docker image inspect --format '{{.Architecture}}' "$1" 2>/dev/null)" = "$ARCHITECTURE" ]
+}
 
 # Pulls an image within a time limit; macOS has no `timeout`.
 can_pull() { # IMAGE SECONDS
     local end=$((SECONDS + $2)) code=0
-    docker pull --quiet "$1" >/dev/null 2>&1 &
+    docker pull --quiet ${PLATFORM:+--platform "$PLATFORM"} "$1" >/dev/null 2>&1 &
     pull=$!
     while kill -0 "$pull" 2>/dev/null && [ "$SECONDS" -lt "$end" ]; do sleep 0.1; done
     kill "$pull" 2>/dev/null || true
@@ -39,7 +47,7 @@ can_pull() { # IMAGE SECONDS
 }
 
 tried_today() { # IMAGE
-    [ "$(cat $NOT_PULLED 2>/dev/null)" = "$1" ] && [ -n "$(find $NOT_PULLED -mtime -1)" ]
+    [ "$(cat $NOT_PULLED 2>/dev/null)" = "$1$PLATFORM" ] && [ -n "$(find $NOT_PULLED -mtime -1)" ]
 }
 
 # The first pull may take longer. With a stand-in, the build does not depend on it.
@@ -49,7 +57,7 @@ can_pull_pinned() { # IMAGE
     ! is_here "$STAND_IN" || seconds=30
     can_pull "$1" "${BASE_PULL_SECONDS:-$seconds}" && return
     mkdir -p .build
-    echo "$1" >$NOT_PULLED
+    echo "$1$PLATFORM" >$NOT_PULLED
     return 1
 }
 
@@ -75,7 +83,7 @@ has_debootstrap() {
 run_debootstrap() {
     local mirror
     mirror=$(scripts/debian-mirror.sh) # empty: debootstrap's own default
-    debootstrap --variant=minbase --include=ca-certificates,python3,tini "$RELEASE" "$work/root" ${mirror:+"$mirror"} \
+    debootstrap ${PLATFORM:+--arch "$ARCHITECTURE"} --variant=minbase --include=ca-certificates,python3,tini "$RELEASE" "$work/root" ${mirror:+"$mirror"} \
         >"$work/log" 2>&1 && return
     tail -n 20 "$work/log" >&2
     say "debootstrap failed"
@@ -90,8 +98,11 @@ import_stand_in() {
         --exclude='./var/cache/apt/*' --exclude='./var/cache/debconf/*-old' --exclude='./var/lib/apt/lists/*' \
         --exclude='./usr/share/man/*' --exclude='./usr/share/info/*' --exclude='./usr/share/locale/*' \
         --exclude='./usr/share/lintian' --exclude='./var/log/*' --exclude='./debootstrap' \
-        --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' . |
-        docker import --change 'CMD ["bash"]' --message "debootstrap minbase $RELEASE" - "$STAND_IN" >/dev/null
+        --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' . >"$work/image/root.tar"
+    # `docker import` of Docker 20.10 gives any image this machine's architecture.
+    printf '%s\n' 'FROM scratch' 'ADD root.tar /' 'CMD ["bash"]' >"$work/image/Dockerfile"
+    docker buildx build --builder "$(docker context show)" ${PLATFORM:+--platform "$PLATFORM"} --load --quiet \
+        --tag "$STAND_IN" "$work/image" >/dev/null
 }
 
 make_stand_in() {
@@ -99,6 +110,7 @@ make_stand_in() {
     say "making an equivalent base, $STAND_IN, with debootstrap (about 40 s)"
     previous=$(docker image inspect --format '{{.Id}}' "$STAND_IN" 2>/dev/null || true)
     work=$(mktemp -d)
+    mkdir "$work/image"
     has_debootstrap && run_debootstrap && import_stand_in || return
     # If images are built on it, it stays, without a name, as long as they do.
     [ -z "$previous" ] || docker image rm "$previous" >/dev/null 2>&1 || true

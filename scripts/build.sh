@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu (-r: with R; jax-: Keras on JAX). Tags it cluster-trainer:cpu and
 # cluster-trainer:VERSION-cpu, or accordingly.
+#   build.sh cpu linux/arm64   builds cluster-trainer:cpu-arm64, for machines of another architecture than this one's
 #   build.sh pictures   fetches the pictures of `make data-sample` to .build/pictures
 #   build.sh report     fetches the packages of `make report` to .build/report
 #   build.sh torch      builds cluster-trainer-benchmark:torch, for benchmarks/clusters
@@ -11,8 +12,17 @@ cd "$(dirname "$0")/.."
 
 readonly VARIANT=${1:?usage: build.sh cpu|gpu|cpu-r|gpu-r|jax-cpu|jax-gpu|pictures|report|torch}
 readonly ACCELERATOR=${VARIANT%-r}
-readonly LOG=.build/build-$VARIANT.log
-NAME=cluster-trainer:$VARIANT
+PLATFORM=${2:-} # empty: this machine's
+[ -z "$PLATFORM" ] || [ "$PLATFORM" != "linux/$(docker version --format '{{.Server.Arch}}')" ] || PLATFORM=
+readonly PLATFORM
+readonly TAG=$VARIANT${PLATFORM:+-${PLATFORM##*/}}
+readonly LOG=.build/build-$TAG.log
+case $PLATFORM:$VARIANT in
+    :* | linux/amd64:* | linux/arm64:cpu | linux/arm64:cpu-r | linux/arm64:jax-cpu) ;;
+    linux/arm64:*) echo "$VARIANT is built for linux/amd64 only; cpu, cpu-r and jax-cpu for linux/arm64, too" >&2; exit 2 ;;
+    *) echo "PLATFORM: received $PLATFORM; accepted: linux/amd64, linux/arm64" >&2; exit 2 ;;
+esac
+NAME=cluster-trainer:$TAG
 [ "$VARIANT" != torch ] || NAME=cluster-trainer-benchmark:torch
 readonly NAME
 with_r=0
@@ -48,7 +58,7 @@ revision() {
 }
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
-base=$(scripts/base-image.sh)
+base=$(scripts/base-image.sh "$PLATFORM")
 certificates=$(first_file "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt)
 pip_conf=$(first_file "${PIP_CONFIG_FILE:-}" ~/.config/pip/pip.conf ~/.pip/pip.conf /etc/pip.conf)
 
@@ -60,7 +70,7 @@ elif [ "$VARIANT" = torch ]; then
 else
     command+=(--load --build-arg "ACCELERATOR=$ACCELERATOR" --build-arg "WITH_R=$with_r" --build-arg "KERAS_BACKEND=$backend"
         --build-arg "VERSION=$version" --build-arg "REVISION=$(revision)"
-        --tag "cluster-trainer:$VARIANT" --tag "cluster-trainer:$version-$VARIANT")
+        --tag "$NAME" --tag "cluster-trainer:$version-$TAG" ${PLATFORM:+--platform "$PLATFORM"})
     [ "$backend" = tensorflow ] || command+=(--label "cluster-trainer.accelerators=${ACCELERATOR#jax-}")
     while read -r label; do
         command+=(--label "$label")
@@ -77,6 +87,11 @@ fi
 for proxy in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
     [ -z "${!proxy:-}" ] || command+=(--build-arg "$proxy")
 done
+
+say_emulator() {
+    echo "This machine does not run the programs of $PLATFORM. An emulator is installed by the package qemu-user-static" \
+        "(Debian, Ubuntu), or by \`docker run --privileged --rm tonistiigi/binfmt --install ${PLATFORM##*/}\`." >&2
+}
 
 image_id() { docker image inspect --format '{{.Id}}' "$NAME" 2>/dev/null || true; }
 
@@ -113,6 +128,7 @@ case $VARIANT in
 esac
 if ! build; then
     tail -n 40 "$LOG" | cut -c 1-200 >&2
+    ! grep -q 'exec format error' "$LOG" || say_emulator
     echo "The build failed; the whole log is in $LOG" >&2
     exit 1
 fi

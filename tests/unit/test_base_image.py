@@ -27,19 +27,33 @@ case "$1 $2" in
         here "${@: -1}" || exit 1
         case $* in
             *Created*) cat "engine/${*: -1}" ;;
+            *Architecture*) cat "engine/${*: -1}.of" 2> /dev/null || echo amd64 ;;
             *RepoDigests*) echo debian@sha256:seen ;;
         esac ;;
     "pull --quiet")
         [ -e registry ] || exit 1
         [ "$(cat registry)" != hangs ] || exec sleep 60
-        date -u +%FT%TZ > "engine/${3////_}" ;;
-    "import --change") cat > /dev/null; date -u +%FT%TZ > "engine/${*: -1}" ;;
+        name=${*: -1}
+        [ "$3" != --platform ] || echo "${4#linux/}" > "engine/${name////_}.of"
+        date -u +%FT%TZ > "engine/${name////_}" ;;
+    "buildx build")
+        [ -s "${*: -1}/root.tar" ] || exit 1
+        for word; do
+            case $before in
+                --platform) platform=${word#linux/} ;;
+                --tag) tag=$word ;;
+            esac
+            before=$word
+        done
+        [ -z "$platform" ] || echo "$platform" > "engine/$tag.of"
+        date -u +%FT%TZ > "engine/$tag" ;;
+    "version --format") echo amd64 ;;
 esac
 """
 DEBOOTSTRAP = """#!/bin/bash
 echo "debootstrap $*" >> calls
 [ ! -e no-mirror ] || exit 1
-mkdir -p "$4/usr/share/doc"
+for word; do [[ $word != */root ]] || mkdir -p "$word/usr/share/doc"; done
 """
 MISSING = "#!/bin/bash\nexit 127\n"
 
@@ -63,13 +77,13 @@ class Machine:
         """Let there be a registry, which answers or hangs."""
         (self.root / "registry").write_text(text)
 
-    def run(self, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *platform: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Ask for the base to build on."""
         (self.root / "calls").write_text("")
         own = {"PATH": f"{self.root}/bin:{os.environ['PATH']}"}
         rest = {name: text for name, text in os.environ.items() if not name.startswith("BASE_")}
         return subprocess.run(
-            [self.root / "scripts/base-image.sh"],
+            [self.root / "scripts/base-image.sh", *platform],
             env=rest | own | environ,
             capture_output=True,
             text=True,
@@ -213,3 +227,23 @@ def test_a_base_of_the_users_own_is_pulled_or_refused_and_never_replaced(machine
     assert own in refused.stderr
     machine.registry()
     assert machine.run(BASE_IMAGE=own).stdout == f"{own}\n"
+
+
+def test_a_base_of_another_architecture_is_pulled_and_is_none_for_this_machine(machine):
+    machine.has(PINNED)
+    machine.registry()
+    assert machine.run("linux/arm64").stdout == f"{PINNED}\n"
+    assert machine.calls("docker pull") == [f"docker pull --quiet --platform linux/arm64 {PINNED}"]
+    (machine.root / "registry").unlink()
+    assert machine.run("linux/arm64").stdout == f"{PINNED}\n"
+    assert machine.run().stdout == f"{STAND_IN}\n"
+
+
+def test_without_a_registry_a_base_of_another_architecture_is_made_beside_this_machines(machine):
+    machine.has(STAND_IN)
+    done = machine.run("linux/arm64")
+    assert done.stdout == f"{STAND_IN}-arm64\n", done.stderr
+    assert "--arch arm64" in machine.calls("debootstrap")[0]
+    assert machine.run("linux/arm64").stdout == f"{STAND_IN}-arm64\n"
+    assert machine.calls("debootstrap") == []
+    assert machine.run().stdout == f"{STAND_IN}\n"
