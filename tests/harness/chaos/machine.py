@@ -118,7 +118,7 @@ class Machine:
         return self.container.wait(timeout=timeout_seconds)["StatusCode"]
 
     def trigger(self, name: str) -> None:
-        """Tell the saboteur to act at its next opportunity."""
+        """Let the saboteur act at its next opportunity."""
         (self.chaos / name).touch()
 
     def set_pace(self, step_seconds: float) -> None:
