@@ -51,7 +51,7 @@ class Facts:
         machine: the machine.
         told: the values of its answer, by name.
         error: the reason why there is no answer; "": there is one.
-        clock: the seconds by which its clock is ahead of this machine's, at least.
+        clock: the minimum number of seconds by which its clock is ahead of this machine's.
     """
 
     machine: Machine

@@ -131,7 +131,7 @@ def _of_port(facts: Facts, own: Own) -> Iterator[str]:
 
 
 def _of_containers(facts: Facts, own: Own) -> Iterator[str]:
-    """Refuse running workers, and a container of the worker's name, that are not replaced."""
+    """Refuse containers that this start does not replace: running workers, and a taken name."""
     by_hand = f"docker --host {facts.machine.engine.host} rm --force"
     running = {*facts.told.get("there", [])} - {*own.running(facts)}
     if running:

@@ -1,4 +1,4 @@
-"""`stop`: stops all workers, or one of them, at a checkpoint; and `resume WORKER=`."""
+"""`stop`: stops all workers, or one of them, at a checkpoint. Also starts one of them again."""
 
 from __future__ import annotations
 
