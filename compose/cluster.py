@@ -6,10 +6,10 @@
   attach              show a cluster on several machines again
   fetch               copy its results here
   replace HOST BY     give a worker another machine
-  stop [WORKER]       stop the cluster at a checkpoint, or one worker, for which the others wait
+  stop [WORKER]       stop the cluster at a checkpoint, or stop one worker while the others wait
   resume [WORKER]     resume a run, or start a stopped worker again
   status [--json]     show the status of each worker
-  down, logs, ps      remove the workers, follow their lines, list them
+  down, logs, ps      remove the workers, follow their output, list them
   tensorboard         show all runs in a browser, until Ctrl-C
   report              write a page about a run, or about two
   data prepare NAME   prepare a TensorFlow Datasets set

@@ -44,7 +44,7 @@ class _Finder:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the specification of one of them, None for any other; see importlib.abc."""
+        """Return the specification of such a package; None for any other; see importlib.abc."""
         if name not in SLOW:
             return None
         for finder in sys.meta_path:
@@ -57,7 +57,7 @@ class _Finder:
 
 
 def _have_import_quietly(loader: Any) -> None:
-    """Make a loader execute its module without collection, once; then it is as before."""
+    """Let a loader execute its module without collection, once."""
     execute = getattr(loader, "exec_module", None)
     if execute is None or isinstance(loader, type) or not hasattr(loader, "__dict__"):
         return
@@ -86,7 +86,7 @@ def _have_import_quietly(loader: Any) -> None:
 
 
 def _refuse_no_temporary_folder() -> None:
-    """End this process, with words, if TensorFlow cannot be imported for lack of such a folder."""
+    """End this process, after a message, if there is no folder for temporary files."""
     from cluster_trainer.problems import ConfigurationError, ExitCode  # noqa: PLC0415
     from cluster_trainer.temporary_folder import refuse_no_temporary_folder  # noqa: PLC0415
 
@@ -105,9 +105,9 @@ def _set_threads() -> None:
 
 
 def _set_devices() -> None:
-    """Leave TensorFlow the devices that a script was started with; it takes none of this later.
+    """Restrict TensorFlow to the devices in the script's settings, which is not possible later.
 
-    The trainer sees to its own.
+    The built-in trainer does so itself.
     """
     wanted = any(os.environ.get(name, "").strip() for name in DEVICES)
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
@@ -122,8 +122,8 @@ def _set_devices() -> None:
 def _without_collection(execute: Callable[[ModuleType], None], module: ModuleType) -> None:
     """Execute a module; later collections skip the objects that exist by then.
 
-    They do not skip them if Python has collected all objects before: a script that has made so many
-    may drop some of them later.
+    If Python has already collected all objects before, later collections do not skip any: a script
+    with so many objects may drop some of them later.
     """
     is_early = gc.get_stats()[-1]["collections"] == 0
     gc.disable()

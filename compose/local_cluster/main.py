@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], description: str)
 def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[str, str]) -> int:
     """Run a command and return the exit code.
 
-    It is about the project's cluster on several machines, if there is one.
+    The command applies to the project's cluster on several machines, if there is one.
 
     Args:
         given: the command and its arguments.
@@ -66,7 +66,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
 def _local(
     given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[str, str]
 ) -> Mapping[str, Callable[[], int]]:
-    """Return the commands where the project has no cluster on several machines."""
+    """Return the commands of a project that has no cluster on several machines."""
     nowhere: Mapping[str, Callable[[], int]] = {
         name: lambda: kept.refuse_none(environ) for name in on_machines.ONLY
     }
@@ -90,7 +90,7 @@ def _local(
 
 
 def _up(environ: Mapping[str, str]) -> int:
-    """Start a cluster where HOSTS says, or here."""
+    """Start a cluster on the machines in HOSTS, or on this machine if HOSTS is empty."""
     if environ.get("HOSTS"):
         return up_on_machines(environ)
     kept.refuse_other(environ)

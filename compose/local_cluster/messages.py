@@ -20,7 +20,7 @@ _drawn = b""
 
 
 class EndError(Exception):
-    """Ends the command with an exit code, after some sentences, or none."""
+    """Ends the command with an exit code, after its sentences are printed."""
 
     def __init__(self, code: int, *sentences: str) -> None:
         super().__init__(*sentences)
@@ -40,8 +40,8 @@ def complain(sentence: str) -> None:
 def write(stream: TextIO | None, line: bytes) -> None:
     """Write a whole line at once, from any thread.
 
-    If a terminal was closed, or a pipe's reader has ended, the cluster must still be removed. From
-    then on, output is discarded.
+    If the terminal was closed, or the pipe's reader has ended, output is discarded from then on:
+    the cluster must still be removed.
     """
     if stream is None:  # closed before the start
         return

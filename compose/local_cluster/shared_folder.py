@@ -191,7 +191,7 @@ class SharedFolder:
             os.rmdir(place.name, dir_fd=above)
 
     def hand_over(self, name: str, uid: int, gid: int) -> None:
-        """Change the owner of everything below this name; of links, not of their targets."""
+        """Change the owner of this name and of everything below it, but not of links' targets."""
         with self.opened() as number, _naming(self.path / name):
             os.chown(name, uid, gid, dir_fd=number, follow_symlinks=False)
             for _, folders, files, inside in os.fwalk(name, dir_fd=number, follow_symlinks=False):
@@ -218,7 +218,7 @@ class SharedFolder:
         return found.st_mode if found else 0
 
     def _stat(self, name: str) -> os.stat_result | None:
-        """Return what is known of a file, a folder or a link; None: there is none."""
+        """Return the status of a file, a folder or a link; None: there is none."""
         try:
             with self.opened() as number:
                 return os.stat(name, dir_fd=number, follow_symlinks=False)
@@ -227,7 +227,7 @@ class SharedFolder:
 
 
 def refusal(folder: SharedFolder, error: OSError) -> EndError:
-    """Return an error about a folder in which something is not what this program has left there."""
+    """Return the error for a folder that cannot be used, or that holds a link or a special file."""
     if error.errno in OF_ANOTHER_KIND:
         accepted = "folders and regular files, no links, because workers can write there. Remove it"
         place = error.filename or folder.path

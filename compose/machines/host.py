@@ -12,7 +12,7 @@ from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
 PORT = 2222
 FOLDER_IN_HOME = "cluster-trainer"
-"""The folder for runs and code of a machine without dir=, in its user's home folder."""
+"""The default of dir=, the folder for runs and code: a folder in the user's home folder."""
 MOST_PORT = 65535
 TARGET = re.compile(
     r"(?P<user>[A-Za-z_][A-Za-z0-9_.-]*@)?"
@@ -34,15 +34,15 @@ A_HOST = (
 
 @dataclass(frozen=True)
 class Host:
-    """One machine, as it was named.
+    """One machine, as an entry of HOSTS describes it.
 
     Attributes:
         target: "user@host" or "user@host:sshport".
-        gpus: those it trains on, "0,1" or "all"; "": all, if the image is for GPUs.
-        data: the folder there that is mounted at /data; "": one in `dir`.
-        dir: the folder there for runs and code; "": FOLDER_IN_HOME.
-        address: by which the other machines reach it; "": what SSH connects to.
-        port: on which its worker is reached.
+        gpus: the GPUs to train on, "0,1" or "all"; "": all, if the image is for GPUs.
+        data: the machine's folder that is mounted at /data; "": a folder in `dir`.
+        dir: the machine's folder for runs and code; "": FOLDER_IN_HOME.
+        address: the address by which the other machines reach it; "": the one SSH connects to.
+        port: the port of its worker.
     """
 
     target: str
@@ -54,25 +54,25 @@ class Host:
 
     @property
     def ssh(self) -> tuple[str, ...]:
-        """What `ssh` is given."""
+        """The arguments of `ssh` for this machine."""
         match = TARGET.fullmatch(self.target)
-        assert match  # noqa: S101 -- of one that was parsed
+        assert match  # noqa: S101 -- `parse` has checked it
         name = (match["user"] or "") + match["name"].strip("[]")
         return (*(("-p", match["port"][1:]) if match["port"] else ()), name)
 
     @property
     def text(self) -> str:
-        """The entry, as it can be parsed again."""
+        """The entry in a form that `parse` reads."""
         options = [one.name for one in fields(self)[1:] if getattr(self, one.name) != one.default]
         given = [f"{name}={shlex.quote(getattr(self, name))}" for name in options]
         return " ".join([self.target, *given])
 
 
 def read(text: str) -> list[Host]:
-    """Return the hosts of HOSTS: entries, or the path of a file with one on each line.
+    """Return the hosts of HOSTS: entries, or the path of a file with one entry on each line.
 
     Raises:
-        EndError: with every problem, one sentence each.
+        EndError: an entry is wrong; the message has a sentence for each problem.
     """
     lines = [text]
     where = text.strip()
@@ -89,10 +89,10 @@ def read(text: str) -> list[Host]:
 
 
 def parse(lines: Iterable[str]) -> list[Host]:
-    """Return the hosts of lines, each of which holds entries; # begins a comment.
+    """Return the hosts in these lines. A line may have several entries; # begins a comment.
 
     Raises:
-        EndError: with every problem, one sentence each.
+        EndError: an entry is wrong; the message has a sentence for each problem.
     """
     problems: list[str] = []
     entries = [entry for line in lines for entry in _entries(line, problems)]
@@ -106,7 +106,7 @@ def parse(lines: Iterable[str]) -> list[Host]:
 
 
 def _entries(line: str, problems: list[str]) -> list[list[str]]:
-    """Return each host of a line, with its options."""
+    """Return the entries of a line, each as a host and its options."""
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -143,7 +143,7 @@ def _host(entry: Sequence[str], problems: list[str]) -> Host:
 
 
 def _double(hosts: Sequence[Host]) -> list[str]:
-    """Return a sentence for each host that would have another one's port, or its GPUs."""
+    """Return a sentence for each host that shares its port or a GPU with an earlier host."""
     found = []
     for number, host in enumerate(hosts):
         for other in hosts[:number]:
@@ -152,7 +152,7 @@ def _double(hosts: Sequence[Host]) -> list[str]:
                 same or (host.address and host.address == other.address)
             ):
                 found.append(
-                    f"HOSTS: {host.target} is there twice with port={host.port}; accepted: another "
+                    f"HOSTS: received {host.target} twice with port={host.port}; accepted: another "
                     "port= for each worker of a machine."
                 )
             elif same and _share(host.gpus, other.gpus):

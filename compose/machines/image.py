@@ -9,20 +9,21 @@ from typing import ClassVar
 from local_cluster import engine
 
 ACCELERATORS = "cluster-trainer.accelerators"
-"""The label that says which accelerators an image is for (Dockerfile)."""
+"""The label with the accelerators that an image supports (Dockerfile)."""
 MACHINES = {"amd64": ("x86_64", "amd64"), "arm64": ("aarch64", "arm64")}
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image of this machine.
+    """An image on this machine.
 
     Attributes:
-        name: as it was given.
-        fingerprint: its layers and what it starts: the same in any engine, unlike its id.
-        size: in bytes.
-        architecture: "amd64".
-        for_gpus: whether its label says so.
+        name: the name, as given.
+        fingerprint: its layers, variables, entrypoint and labels, which all engines report alike,
+            unlike the id.
+        size: the size in bytes.
+        architecture: the architecture, such as "amd64".
+        for_gpus: whether its label names GPUs.
     """
 
     FORM: ClassVar[str] = (
@@ -38,15 +39,15 @@ class Image:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The names of the machines that run it, as `uname -m` has them."""
+        """The architectures that can run it, as `uname -m` prints them."""
         return MACHINES.get(self.architecture, (self.architecture,))
 
 
 def read(name: str) -> Image:
-    """Return what the engine here knows of an image.
+    """Read an image's properties from this machine's engine.
 
     Raises:
-        EndError: it is not here.
+        EndError: the image is not on this machine.
     """
     engine.refuse_missing(name)
     form = "{{.Size}} {{.Architecture}} {{json .Config.Labels}}"

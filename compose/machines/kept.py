@@ -1,4 +1,4 @@
-"""Keeps the machines of a project's cluster in a file where no container can write."""
+"""Records the machines of a project's cluster, in a file that no container can write."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from machines.machine import Machine, of
 
 BUSY = (
     "another command is starting, stopping or changing the cluster of the project {project}. Wait "
-    "until it ends, or end it, and repeat this one."
+    "until it ends, or end it. Then repeat this command."
 )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A cluster on machines, from its start until it is removed.
+    """The record of a cluster on machines. It exists until the cluster is removed.
 
     Attributes:
-        project: its name.
+        project: the Compose project, which is the cluster's name.
         hosts: its machines, in the order of the workers.
         run: the run's name.
-        runs: the folder of all runs here.
+        runs: the folder of all runs on this machine.
         folders: each machine's folder for runs and code.
-        is_started: whether all workers were started; False: the start was cut off.
-        removed: the numbers of the workers that `down` has removed; the other machines were away.
-        start: the random name of its start, a label of its workers; "": an earlier version's.
+        is_started: whether all workers were started; False: the start was interrupted.
+        removed: the numbers of the workers that `down` has removed, if it could not reach all.
+        start: the random name of its start, a label of its workers; "": made by an older version.
     """
 
     project: str
@@ -54,7 +54,7 @@ class Kept:
 
     @property
     def left(self) -> list[Machine]:
-        """Its machines whose workers `down` has not removed."""
+        """The machines whose workers `down` has not removed."""
         return [one for one in self.machines if one.index not in self.removed]
 
     @property
@@ -65,12 +65,12 @@ class Kept:
 
     @property
     def folder(self) -> SharedFolder:
-        """The run's folder here."""
+        """The run's folder on this machine."""
         return SharedFolder(Path(self.runs), self.run)
 
 
 def file_of(environ: Mapping[str, str]) -> Path:
-    """Return the file of the project's cluster."""
+    """Return the path of the project's record."""
     return state_folder(environ) / "machines" / f"{project(environ)}.json"
 
 
@@ -89,17 +89,17 @@ def read(environ: Mapping[str, str]) -> Kept | None:
         raise EndError(
             EXIT_CONFIGURATION,
             f"{file}: received a file that cannot be read ({error}); accepted: the record of a "
-            f"cluster that `make up` wrote. Remove this file. Workers that still run have to be "
-            f"removed on each machine: `docker rm --force {name}-worker-0`, and so on. Then "
-            "`make resume` resumes the run.",
+            f"cluster that `make up` wrote. Remove this file, and remove workers that still run on "
+            f"each machine: `docker rm --force {name}-worker-0`, and so on. Then `make resume` "
+            "resumes the run.",
         ) from error
 
 
 def _parsed(name: str, found: Any) -> Kept:  # noqa: ANN401 -- of a file
-    """Return what a file has.
+    """Return the record in a file's content.
 
     Raises:
-        ValueError: it has something else, as LookupError, TypeError and EndError say, too.
+        ValueError: a value is wrong. LookupError, TypeError and EndError mean the same.
     """
     lines, folders, removed = found["hosts"], found["folders"], found.get("removed", [])
     start = found.get("start", "")
@@ -115,7 +115,7 @@ def _parsed(name: str, found: Any) -> Kept:  # noqa: ANN401 -- of a file
 
 
 def is_current(environ: Mapping[str, str]) -> Callable[[], bool]:
-    """Return what tells whether the project's cluster still has the run and the machines of now."""
+    """Return a function that tells whether the project still has the same run and machines."""
 
     def what() -> tuple[object, ...] | None:
         found = read(environ)
@@ -127,7 +127,7 @@ def is_current(environ: Mapping[str, str]) -> Callable[[], bool]:
 
 @contextmanager
 def held(known: Kept, environ: Mapping[str, str]) -> Iterator[None]:
-    """Hold the project's lock, so that no other command changes the cluster meanwhile.
+    """Hold the project's lock, so that no other command changes the cluster.
 
     Raises:
         EndError: another command holds it, or has changed the cluster since it was read.
@@ -138,18 +138,19 @@ def held(known: Kept, environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def refuse_changed(known: Kept | None, environ: Mapping[str, str]) -> None:
-    """Make sure that the cluster is as it was read, now that the project's lock is held.
+    """Make sure that no other command changed the cluster before this one had the project's lock.
 
     Raises:
         EndError: another command has changed it.
     """
     if read(environ) != known:
         told = f"another command has just changed the cluster of the project {project(environ)}"
-        raise EndError(EXIT_CONFIGURATION, f"{told}. Look at `make status`, and repeat this one.")
+        again = "Check `make status`, then repeat this command"
+        raise EndError(EXIT_CONFIGURATION, f"{told}. {again}.")
 
 
 def write(kept: Kept, environ: Mapping[str, str]) -> None:
-    """Keep it."""
+    """Write the record."""
     file = file_of(environ)
     made = [one for one in (file, *file.parents) if not one.exists()]
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -169,7 +170,7 @@ def write(kept: Kept, environ: Mapping[str, str]) -> None:
 
 
 def forget(environ: Mapping[str, str]) -> None:
-    """Forget it: its containers are removed."""
+    """Delete the record; the cluster's containers must have been removed."""
     file_of(environ).unlink(missing_ok=True)
 
 
@@ -177,7 +178,7 @@ def refuse_other(environ: Mapping[str, str]) -> None:
     """Make sure that the project has no cluster on machines, before a local one is started.
 
     Raises:
-        EndError: it has.
+        EndError: it has one.
     """
     if known := read(environ):
         names = ", ".join(host.target for host in known.hosts)
@@ -187,7 +188,7 @@ def refuse_other(environ: Mapping[str, str]) -> None:
 
 
 def refuse_none(environ: Mapping[str, str]) -> int:
-    """Refuse a command that is about a cluster on machines where there is none.
+    """Refuse a command that needs a cluster on machines, because there is none.
 
     Raises:
         EndError: always.

@@ -21,25 +21,25 @@ OPTIONS = (
     *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
 )
-"""Nobody is asked for a password, and a machine that is gone is noticed after 15 s. Host keys are
-checked as the user's SSH configuration says."""
+"""SSH never asks for a password, and notices a lost connection after 15 s. It checks host keys as
+the user's configuration requires."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
 RUN = "cluster-trainer.run"
-"""The label of a worker's container with the run that it takes part in."""
+"""The label of a worker's container that names its run."""
 START = "cluster-trainer.start"
-"""The label of a worker's container with the start that made it."""
+"""The label of a worker's container that names the start that created it."""
 WITH_THE_CONNECTION = "exec 3<&0; (cat; kill -TERM 0) <&3 >/dev/null 2>&1 & {command}"
-"""Ends a command that runs for long when the connection is lost, or its end here is closed."""
+"""Ends a long-running command when the connection is lost or its standard input is closed."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine, and which worker of the cluster it has.
+    """A machine, and the worker that it runs.
 
     Attributes:
-        host: as it was named.
-        index: the worker's.
+        host: the machine's entry in HOSTS.
+        index: the worker's index.
     """
 
     host: Host
@@ -52,7 +52,7 @@ class Machine:
 
     @property
     def name(self) -> str:
-        """What people are told of it."""
+        """The machine's name in messages."""
         return self.host.target
 
     @property
@@ -63,7 +63,7 @@ class Machine:
     def start(
         self, command: str, *, source: int | None = None, output: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a command of its shell, in a session where Ctrl-C does not reach it.
+        """Start a shell command on the machine, in a new session that Ctrl-C does not reach.
 
         Raises:
             EndError: there is no ssh command.
@@ -80,22 +80,22 @@ class Machine:
             raise EndError(EXIT_ERROR, NO_SSH) from None
 
     def follow(self, command: str) -> subprocess.Popen[bytes]:
-        """Start a command that runs for long; it ends when its standard input here is closed."""
+        """Start a long-running command, which ends when its standard input is closed."""
         script = WITH_THE_CONNECTION.format(command=command)
         pipe = subprocess.PIPE
         return self.start(f"exec sh -c {shlex.quote(script)}", source=pipe, output=pipe)
 
     def ask(self, command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a command of its shell, and return how it ended and what it printed."""
+        """Run a shell command on the machine, and return its exit code and its output."""
         return answer_of(self.start(command, output=subprocess.PIPE), seconds)
 
     def docker(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a docker command there, and return how it ended and what it printed."""
+        """Run a docker command on the machine, and return its exit code and its output."""
         return self.ask(f"docker {' '.join(map(shlex.quote, arguments))}", seconds)
 
 
 def address_of(machine: Machine) -> str:
-    """Return the address by which the others reach a machine: what SSH connects to."""
+    """Return the address by which the others reach a machine: address=, or the one of SSH."""
     if machine.host.address:
         return machine.host.address
     ended = subprocess.run(
@@ -117,12 +117,12 @@ def of(hosts: Sequence[Host]) -> list[Machine]:
 
 
 def at_once(what: Callable[[T], R], those: Sequence[T]) -> list[R]:
-    """Return what a function returns for each, called for all at the same time."""
+    """Call a function for all items at the same time; return the results in the items' order."""
     with ThreadPoolExecutor(max_workers=max(1, len(those))) as pool:
         return list(pool.map(what, those))
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not empty: what a failed command says."""
+    """Return the last line that is not empty, usually the reason why a command failed."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"

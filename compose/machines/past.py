@@ -1,4 +1,4 @@
-"""Finds where the results of an earlier run are, from the record of its start."""
+"""Finds the machines with the results of an earlier run, from the record of its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from machines.kept import Kept, refuse_none
 
 
 def cluster_of(environ: Mapping[str, str]) -> Kept:
-    """Return the cluster that has trained a run: RUN_NAME, or else the newest one.
+    """Return the cluster that has trained the run RUN_NAME, or the newest run if it is not set.
 
     Raises:
         EndError: there is no such run, or it was not on other machines.
@@ -38,7 +38,7 @@ def cluster_of(environ: Mapping[str, str]) -> Kept:
 
 
 def chosen(known: Kept | None, environ: Mapping[str, str]) -> Kept:
-    """Return the project's cluster, unless RUN_NAME is another run.
+    """Return the project's cluster, or that of the run RUN_NAME if it is another run.
 
     Raises:
         EndError: there is no such run, or it was not on other machines.

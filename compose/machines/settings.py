@@ -1,4 +1,4 @@
-"""Reads the settings of a cluster on several machines; HOSTS replaces some of a local one's."""
+"""Reads the settings of a cluster on several machines. HOSTS replaces some local settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(environ: Mapping[str, str], hosts: Sequence[Host], now: datetime) -> Se
     """Read the settings of a run on these machines.
 
     Raises:
-        EndError: with every problem, one sentence each.
+        EndError: some are wrong; the message has a sentence for each problem.
     """
     problems = [
         f"{name}: received {environ[name]!r} with HOSTS; accepted: {instead}."
@@ -34,7 +34,7 @@ def read(environ: Mapping[str, str], hosts: Sequence[Host], now: datetime) -> Se
 
 
 def settled(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
-    """Return the variables of the settings as they have turned out, for `resume`."""
+    """Return the variables of the final settings, for `resume`."""
     return {
         "COMPOSE_PROJECT_NAME": settings.project,
         "HOSTS": "\n".join(host.text for host in hosts),

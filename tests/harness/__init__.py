@@ -1,1 +1,1 @@
-"""What the tests of the image and of clusters share: containers, Compose, waiting, leftovers."""
+"""Shared by the tests of the image and of clusters: containers, Compose, waiting, leftovers."""

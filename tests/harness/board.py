@@ -25,9 +25,9 @@ class Board:
     """A TensorBoard in progress.
 
     Attributes:
-        process: of `cluster.py tensorboard`.
-        port: on this machine.
-        output_file: what it prints to.
+        process: the process of `cluster.py tensorboard`.
+        port: its port on this machine.
+        output_file: the file with its output.
     """
 
     process: subprocess.Popen[bytes]
@@ -35,7 +35,7 @@ class Board:
     output_file: Path
 
     def ask(self, path: str, **query: str) -> Any:
-        """Return the answer to a question of its interface, None where it does not answer yet."""
+        """Return the answer to a request of its API; None: it does not answer yet."""
         url = f"http://127.0.0.1:{self.port}/{path}?{urlencode(query)}"
         try:
             with urlopen(url, timeout=ANSWER_SECONDS) as answer:
@@ -44,12 +44,12 @@ class Board:
             return None
 
     def page(self) -> str:
-        """Return what a browser is given first."""
+        """Return the first page that a browser gets."""
         with urlopen(f"http://127.0.0.1:{self.port}/", timeout=ANSWER_SECONDS) as answer:
             return str(answer.read().decode())
 
     def output(self) -> str:
-        """Return what has been printed so far."""
+        """Return its output so far."""
         return self.output_file.read_text(errors="replace")
 
     def press_ctrl_c(self) -> int:
@@ -61,7 +61,7 @@ class Board:
 
 @contextmanager
 def open_board(runs: Path, image: str, output_file: Path) -> Iterator[Board]:
-    """Start it on a folder of runs, and end it."""
+    """Start TensorBoard on a folder of runs, and end it."""
     port = _free_port()
     given = {"RUNS_DIR": str(runs), "IMAGE": image, "TENSORBOARD_PORT": str(port)}
     with output_file.open("wb") as output:

@@ -19,9 +19,9 @@ BUILD_SECONDS = 600
 
 
 def build_browser() -> str:
-    """Build the browser's image, which stays on the engine, and return its name.
+    """Build the browser's image, which stays on the engine; return its name.
 
-    It takes a minute or two, and 0.7 GB.
+    This takes one or two minutes, and 0.7 GB.
     """
     base = subprocess.run(
         ["scripts/base-image.sh"], cwd=PROJECT, check=True, stdout=subprocess.PIPE, text=True
@@ -40,13 +40,13 @@ def build_browser() -> str:
 def look(
     run_to_end: Callable[..., Ended], *arguments: str, network: Container | None, folder: Path
 ) -> Any:
-    """Return what a browser makes of an address; see tests/browser/look.py.
+    """Open an address in a browser, and return the result; see tests/browser/look.py.
 
     Args:
         run_to_end: runs a container until it ends.
-        arguments: look.py's.
-        network: whose network the browser is in; None: it has none.
-        folder: it finds as /pages, and may write there.
+        arguments: the arguments of look.py.
+        network: the container whose network the browser shares; None: it has no network.
+        folder: the folder that is mounted at /pages, where the browser may write.
     """
     ended = run_to_end(
         *("python3", "/look.py", *arguments),

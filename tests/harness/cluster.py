@@ -1,4 +1,4 @@
-"""Whole runs of a local cluster through compose/cluster.py, as `make up-local` does them."""
+"""Whole runs of a local cluster through compose/cluster.py, like those of `make up-local`."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class ClusterRun:
 
     Attributes:
         code: the exit code of `up`.
-        output: all that it printed.
+        output: its output.
         folder: the run's folder on the host, with a folder for each worker.
     """
 
@@ -38,7 +38,7 @@ class ClusterRun:
 
     @property
     def workers(self) -> list[Path]:
-        """The workers' folders in the order of their index."""
+        """The workers' folders, in the order of their indices."""
         return sorted(self.folder.glob("worker-*"))
 
     def results(self) -> list[dict[str, Any]]:
@@ -46,12 +46,12 @@ class ClusterRun:
         return [json.loads((worker / "result.json").read_text()) for worker in self.workers]
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return worker 0's metrics, one dictionary an epoch."""
+        """Return worker 0's metrics, one dictionary for each epoch."""
         lines = (self.folder / "worker-0/metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
     def raise_unless_done(self) -> "ClusterRun":
-        """Return this run if it ended with 0; else fail with its output."""
+        """Return this run if it ended with 0; otherwise fail with its output."""
         assert self.code == 0, self.output
         return self
 
@@ -61,10 +61,10 @@ class RunningCluster:
     """A cluster in progress: the process of `up` and the file it prints to.
 
     Attributes:
-        process: of `up`.
-        output_file: what it prints to.
+        process: the process of `up`.
+        output_file: the file with its output.
         folder: the run's folder.
-        place: the variables that lead other commands to it.
+        place: the variables by which other commands find it.
     """
 
     process: subprocess.Popen[bytes]
@@ -73,7 +73,7 @@ class RunningCluster:
     place: Mapping[str, str]
 
     def output(self) -> str:
-        """Return what has been printed so far."""
+        """Return its output so far."""
         return self.output_file.read_text(errors="replace")
 
     def wait_for_text(self, text: str, timeout_seconds: float) -> None:
@@ -86,11 +86,11 @@ class RunningCluster:
         wait_until(printed, timeout_seconds, f"`up` prints {text!r}", self.output)
 
     def tell(self, number: signal.Signals) -> None:
-        """Send a signal to `up` alone, as `kill` does."""
+        """Send a signal to `up` only, as `kill` does."""
         self.process.send_signal(number)
 
     def press_ctrl_c(self) -> None:
-        """Send SIGINT to `up` and all that it runs in the foreground, as a terminal does."""
+        """Send SIGINT to `up` and its foreground processes, as a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def stop(self) -> None:
@@ -100,7 +100,7 @@ class RunningCluster:
             self.process.wait(STOP_SECONDS)
 
     def ask(self, command: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run STOP, RESUME or STATUS beside it, as a person does in another terminal."""
+        """Run STOP, RESUME or STATUS at the same time, as a user does in another terminal."""
         return subprocess.run(
             [*command, *arguments],
             env={**os.environ, **self.place},
@@ -111,12 +111,12 @@ class RunningCluster:
         )
 
     def resume(self, **environ: object) -> "RunningCluster":
-        """Go on with its run once it has ended, with what it was started with and `environ`."""
+        """Resume its run after its end, with the settings of its start and `environ`."""
         settings = {name: str(value) for name, value in environ.items()}
         return resume_cluster(self.folder.parent.parent, {**self.place, **settings})
 
     def end(self, timeout_seconds: float) -> ClusterRun:
-        """Wait until `up` ends, and return how; past the limit it is told to stop, and fails."""
+        """Wait until `up` ends, and return its result; after the limit, stop it and fail."""
         try:
             code = self.process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
@@ -127,9 +127,9 @@ class RunningCluster:
 
 
 def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
-    """Start `up` with its results in `folder`/runs and with `environ` over this process's own.
+    """Start `up` with its results in `folder`/runs; `environ` overrides this process's variables.
 
-    Data sets and user code come from folders, not volumes, so that no volume is left behind.
+    Data sets and user code are in folders, not in volumes, so that no volume is left behind.
     """
     for name in ("runs", "data", "workspace"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -138,14 +138,14 @@ def start_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
         "DATA_DIR": str(folder / "data"),
         "WORKSPACE_DIR": str(folder / "workspace"),
         "RUN_NAME": RUN_NAME,
-        "VERBOSE": "1",  # tests look at every worker; test_screen.py at what is left out
+        "VERBOSE": "1",  # tests need the lines of every worker; test_screen.py tests the default
         **environ,
     }
     return _begin(UP, folder, settings)
 
 
 def resume_cluster(folder: Path, environ: Mapping[str, str]) -> RunningCluster:
-    """Go on, by `resume`, with the newest run of a `start_cluster` in the same folder."""
+    """Resume the newest run that `start_cluster` has started in the same folder."""
     return _begin(RESUME, folder, {"RUNS_DIR": str(folder / "runs"), "VERBOSE": "1", **environ})
 
 
@@ -154,7 +154,7 @@ def _begin(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> 
     output_file = folder / f"{command[-1]}-{number}.log"
     with output_file.open("wb") as output:
         process = subprocess.Popen(
-            # A shell that starts pytest in the background makes it deaf to SIGINT.
+            # A shell that starts pytest in the background lets it ignore SIGINT.
             ["env", "--default-signal=INT", *command],
             env={**os.environ, **environ},
             stdin=subprocess.DEVNULL,

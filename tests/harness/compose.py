@@ -1,4 +1,4 @@
-"""Compose by its command line: a frozen executor, so that a test can't change another's project."""
+"""Runs Compose's command line. The executor is frozen: a test can't change another's project."""
 
 import os
 import subprocess
@@ -14,13 +14,13 @@ UP_SECONDS = 60
 
 @dataclass(frozen=True)
 class Compose:
-    """A project: which files, under which name, with which variables.
+    """A Compose project.
 
     Attributes:
         project: the project's name, unique on this engine.
-        environ: variables for the compose files, over this process's own.
+        environ: variables for the compose files, which override this process's variables.
         files: the compose files in order.
-        command: how Compose is called.
+        command: the command line of Compose.
     """
 
     project: str
@@ -32,7 +32,7 @@ class Compose:
         """Run one Compose command and return its standard output.
 
         Raises:
-            AssertionError: it failed; the message holds what it printed.
+            AssertionError: it failed; the message contains its output.
         """
         files = [part for file in self.files for part in ("--file", str(file))]
         line = [*self.command, "--progress", "quiet", "--project-name", self.project, *files]
@@ -58,10 +58,10 @@ class Compose:
         return self.run("ps", "--all", "--quiet", service).strip()
 
     def down(self) -> None:
-        """Remove all of the project: containers, networks, volumes."""
+        """Remove the project's containers, networks and volumes."""
         self.run("down", "--volumes", "--remove-orphans", "--timeout", "0")
 
 
 def cluster_environ(workers: int) -> dict[str, str]:
-    """Return the variables that make compose.yaml a cluster of `workers`, two or more."""
+    """Return the variables with which compose.yaml starts `workers` workers, two or more."""
     return {"COMPOSE_PROFILES": ",".join(f"worker-{index}" for index in range(2, workers))}

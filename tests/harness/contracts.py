@@ -1,4 +1,4 @@
-"""What the tests of all contracts do: ask a source, and read back what it found out."""
+"""Shared by the tests of all contracts: ask a source, and read back its answer."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def view(root: object = "/", **texts: str) -> Environ:
 
 
 def refusal(find: Find, environ: Environ) -> list[Problem]:
-    """Return why the source refuses the environment."""
+    """Return the problems for which the source refuses the environment."""
     with pytest.raises(ConfigurationError) as caught:
         find(environ, 2222)
     return list(caught.value.problems)
 
 
 def read_back(found: Resolution) -> Resolution:
-    """Return what TensorFlow's contract makes of the TF_CONFIG that was found."""
+    """Return the answer of TensorFlow's contract to the TF_CONFIG that was found."""
     again = tf_config.find(view(TF_CONFIG=found.tf_config_text()), 1)
     assert again is not None
     return again
 
 
 def check_any(find: Find, environ: Environ) -> Resolution | None:
-    """Ask the source; it must answer with what survives TF_CONFIG, nothing, or problems."""
+    """Ask the source. It must find nothing, raise problems, or find what TF_CONFIG can express."""
     try:
         found = find(environ, 2222)
     except ConfigurationError as error:
-        assert error.problems  # noqa: PT017 -- either end is right
+        assert error.problems  # noqa: PT017 -- an answer and an error are both right
         render(error.problems).encode()
         return None
     if found:

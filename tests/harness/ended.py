@@ -1,4 +1,4 @@
-"""A container that has ended: its code, its output, and how long the engine says it ran."""
+"""A container that has ended: its exit code, its output, and its duration by the engine's clock."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,18 +10,18 @@ from harness.waiting import WaitError, logs_of
 from harness.workbench import Workbench
 
 MAX_SECONDS = 180
-"""More than a start of TensorFlow, or of two, takes on a machine that others use, too."""
+"""More than one or two starts of TensorFlow take on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a container ended.
+    """The end of a container.
 
     Attributes:
         code: its exit code.
         out: its standard output.
         err: its standard error.
-        seconds: from the engine's StartedAt to its FinishedAt.
+        seconds: the time from the engine's StartedAt to its FinishedAt.
     """
 
     code: int
@@ -34,7 +34,7 @@ def wait_for_end(container: Container, timeout_seconds: float = MAX_SECONDS) -> 
     """Wait until the container ends by itself.
 
     Raises:
-        WaitError: it still ran after `timeout_seconds`.
+        WaitError: it still runs after `timeout_seconds`.
     """
     try:
         code = container.wait(timeout=timeout_seconds)["StatusCode"]
@@ -67,6 +67,6 @@ def _seconds(state: dict[str, str]) -> float:
 
 
 def _moment(text: str) -> datetime:
-    # The engine gives nanoseconds, which datetime does not read: 2026-01-02T03:04:05.123456789Z
+    # The engine prints nanoseconds, which datetime cannot read: 2026-01-02T03:04:05.123456789Z
     whole, _, fraction = text.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00")

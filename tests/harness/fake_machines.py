@@ -1,8 +1,8 @@
-"""Machines without SSH and Docker, for commands of clusters on several machines.
+"""Fake machines without SSH and Docker, for commands of clusters on several machines.
 
-`ssh` runs its command here, and `docker` is this file. Each machine is a folder: its containers are
-files with their state, and `calls` has every docker command. An empty file `away` cuts it off, and
-`listens` has its open ports, as /proc/net/tcp does.
+The fake `ssh` runs its command on this machine, and the fake `docker` is this file. Each machine is
+a folder. Its containers are files with their state, and `calls` lists every docker command. An
+empty file `away` disconnects it, and `listens` has its open ports in the format of /proc/net/tcp.
 """
 
 import json
@@ -31,7 +31,7 @@ CAT = """#!/bin/sh
 """
 IMAGE = "layers"
 LABEL = re.compile(r'\{\{(or \()?(?:index \.Config\.Labels|\.Label) "([^"]+)"\)?(?: "-")?\}\}')
-"""A label in a template, which may be `or (…) "-"`."""
+"""A label in a template, possibly within `or (…) "-"`."""
 HANGS_SECONDS = 60
 
 
@@ -40,30 +40,30 @@ class FakeMachine:
     """One machine.
 
     Attributes:
-        folder: where all of it is.
+        folder: the folder with all of its files.
     """
 
     folder: Path
 
     @property
     def containers(self) -> dict[str, str]:
-        """The state of each container, by its name."""
+        """The state of each container, by name."""
         return {one.name: json.loads(one.read_text())["state"] for one in self._files()}
 
     def put(self, name: str, state: str, **labels: str) -> None:
-        """Make a container."""
+        """Create a container."""
         place = self.folder / "containers" / name
         place.write_text(json.dumps({"state": state, "labels": labels, "starts": 1}))
 
     def calls(self, word: str) -> list[list[str]]:
-        """Return the docker commands of a kind, in their order."""
+        """Return the docker commands of a kind, in order."""
         with suppress(FileNotFoundError):
             lines = (self.folder / "calls").read_text().splitlines()
             return [call for line in lines if (call := json.loads(line))[0] == word]
         return []
 
     def cut_off(self, *, is_away: bool = True) -> None:
-        """Let it not answer, or again."""
+        """Disconnect the machine, or connect it again."""
         file = self.folder / "away"
         if is_away:
             file.touch()
@@ -71,7 +71,7 @@ class FakeMachine:
             file.unlink()
 
     def listen(self, port: int) -> None:
-        """Let a program there listen on a port."""
+        """Let a program of the machine listen on a port."""
         line = f"   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000\n"
         (self.folder / "listens").write_text(line)
 
@@ -84,11 +84,11 @@ class FakeMachine:
         (self.folder / f"fail-{word}").unlink()
 
     def hang(self, word: str) -> None:
-        """Let docker commands of a kind hang, as on a bad connection, until they are cut off."""
+        """Let docker commands of a kind hang, as on a bad connection, until `cut_hanging`."""
         (self.folder / f"hang-{word}").touch()
 
     def cut_hanging(self, word: str) -> None:
-        """Let the commands that hang fail, and later ones work."""
+        """Let the hanging commands fail, and later ones work."""
         (self.folder / f"hang-{word}").unlink()
 
     def _files(self) -> Iterator[Path]:
@@ -96,7 +96,7 @@ class FakeMachine:
 
 
 def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
-    """Make machines, and the programs for PATH in `bin`."""
+    """Create machines, and the fake programs for PATH in `bin`."""
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/ssh").write_text(SSH.format(folder=folder))
     docker = DOCKER.format(python=sys.executable, file=Path(__file__), folder=folder)
@@ -137,7 +137,7 @@ def _docker(here: Path, words: list[str]) -> int:
 
 
 def _has_hung(file: Path) -> bool:
-    """Wait while a file is there; return whether it was."""
+    """Wait while a file exists; return whether it existed."""
     end = time.monotonic() + HANGS_SECONDS
     has_hung = file.exists()
     while file.exists() and time.monotonic() < end:
@@ -151,7 +151,7 @@ def _fail(said: str) -> int:
 
 
 def _run(containers: Path, words: list[str]) -> int:
-    if "--interactive" in words:  # a try of the connections
+    if "--interactive" in words:  # a test of the connections
         (containers.parent / "tried").write_text(" ".join(words))
         print("tried", flush=True)
         sys.stdin.read()
@@ -175,7 +175,7 @@ def _inspect(containers: Path, words: list[str]) -> int:
 
 
 def _filled(form: str, file: Path) -> str:
-    """Return a template with what it asks of a container."""
+    """Return a template, filled with a container's values."""
     content = json.loads(file.read_text())
     fields = {
         "{{.State.Status}}": content["state"],

@@ -1,4 +1,4 @@
-"""What the download of tf_flowers leaves behind, so that TFDS prepares the set without a network.
+"""Makes the files of a download of tf_flowers, so that TFDS prepares the set without a network.
 
 The program runs inside the image and writes to /prepared.
 """
@@ -31,8 +31,8 @@ with tarfile.open(file, "w:gz", compresslevel=1) as archive:
         archive.addfile(entry, io.BytesIO(picture))
 file.with_name(f"{{file.name}}.INFO").write_text("{{}}")
 """
-"""Makes the file from which TFDS prepares the whole of a tf_flowers of many small pictures.
+"""Makes the file from which TFDS prepares a whole tf_flowers of many small pictures.
 
-Its name and the .INFO file are those of TFDS' own download cache, which it trusts as it is
+The name and the .INFO file are those of TFDS's own download cache, which TFDS does not check
 (tensorflow_datasets/core/download/download_manager.py).
 """

@@ -1,8 +1,8 @@
-"""Starts of the entrypoint, each of which is a fork of one process that has imported it.
+"""Starts the entrypoint by forking a process that has already imported it.
 
-A start of Python and all imports of the entrypoint take a tenth of a second of a processor, ten
-times what a start takes here. Otherwise each start is as the image's: Python is isolated, and
-the process has nothing but the environment, the folder and the streams that it is given.
+Python's start and the imports take a tenth of a second of CPU time, ten times as long as a fork.
+Otherwise each start is like the image's: Python is isolated, and the process gets only the given
+environment, folder and streams.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ runpy.run_module("entrypoint", run_name="__main__", alter_sys=True)
 
 @dataclass(frozen=True)
 class Started:
-    """How a start has ended: its exit code, negative for a signal, and what it printed."""
+    """The end of a start: its exit code, negative for a signal, and its output."""
 
     code: int
     stdout: str
@@ -63,7 +63,7 @@ class Started:
 
 
 class Forked:
-    """Starts the entrypoint, one start after the other; a `with` ends the process that forks."""
+    """Starts the entrypoint, one start after the other; `with` ends the process that forks."""
 
     def __enter__(self) -> Self:
         self._asks, theirs = socket.socketpair()
@@ -89,7 +89,7 @@ class Forked:
         stdin: str | None,
         limit_seconds: float,
     ) -> Started:
-        """Run the entrypoint to its end, and read until nobody can write any more.
+        """Run the entrypoint to its end, and read until no process can write any more.
 
         Raises:
             TimeoutError: it did not end in time, and was killed.
@@ -121,7 +121,7 @@ class Forked:
 
 
 def _exchanged(stdin: int, text: bytes, streams: Sequence[int]) -> list[str]:
-    """Write one stream and read the others to their ends, all at once."""
+    """Write one stream, and read the others to their ends at the same time."""
     printed = [b""] * len(streams)
 
     def read(number: int, stream: int) -> None:

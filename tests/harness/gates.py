@@ -1,4 +1,4 @@
-"""Gates in memory that a test drives from outside: whatever it waits for takes simulated time."""
+"""Gates in memory, which a test drives from outside. All waits take simulated time."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from harness.timing import QUICK
 
 LONG_SECONDS = 20.0
 LOOPBACK = "127.0.0.1"
-"""From which all dial, as on one machine."""
+"""The address from which all workers dial, as on one machine."""
 
 
 class World:
-    """A loop, a space, and addresses that nobody else has."""
+    """An event loop, a network, and unique addresses."""
 
     def __init__(self) -> None:
         self.loop, self.space = SimulatedLoop(), Space()
@@ -31,11 +31,11 @@ class World:
         self.gates: list[GateInMemory] = []
 
     def run_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Let time pass until something holds."""
+        """Let time pass until a condition holds."""
 
         async def wait() -> None:
             async with asyncio.timeout(10 * LONG_SECONDS):
-                while not holds():  # noqa: ASYNC110 -- nobody tells, and it costs no time
+                while not holds():  # noqa: ASYNC110 -- nothing signals it, and it costs no time
                     await asyncio.sleep(0.01)
 
         try:
@@ -44,7 +44,7 @@ class World:
             raise AssertionError(f"never: {what}; {[one.lines for one in self.gates]}") from None
 
     def close(self) -> None:
-        """End whatever still runs."""
+        """End everything that still runs."""
         for one in self.gates:
             one.kill()
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
@@ -74,7 +74,7 @@ class GateInMemory:
         try:
             await released(self._terms)
             members = self._terms.spec.members if self._expects_all_closed else [self._terms.me]
-            # Once one worker goes, all ports are closed.
+            # Once one worker passes the gate, all ports are closed.
             assert not [one for one in members if one.address in self._world.space.ports]
         except Exception as error:  # noqa: BLE001
             self.error = error
@@ -82,11 +82,11 @@ class GateInMemory:
 
     @property
     def host(self) -> str:
-        """Where it runs."""
+        """The host on which it runs."""
         return self._terms.me.address.host
 
     def wait_for(self, *texts: str) -> str:
-        """Return the first line that has all of the texts."""
+        """Return the first line that contains all of the texts."""
 
         def found() -> str:
             lines = (line for line in self.lines if all(text in line for text in texts))
@@ -96,33 +96,33 @@ class GateInMemory:
         return found()
 
     def end(self) -> Exception | None:
-        """Wait for the end; return the error, None after a release."""
+        """Wait for the end; return the error, or None after a release."""
         self._world.run_until(self._task.done, "the end")
         return self.error
 
     def freeze(self) -> None:
-        """Stand still, as a process that is stopped."""
+        """Freeze, like a stopped process."""
         self._world.space.freeze(self.host)
 
     def thaw(self) -> None:
-        """Go on."""
+        """Continue after `freeze`."""
         self._world.space.thaw(self.host)
 
     def kill(self) -> None:
-        """End without a word."""
+        """End without a message, like a killed process."""
         if not self._task.done():
             self._task.cancel()
             self._world.loop.run_until_complete(asyncio.wait([self._task]))
 
 
 def tasks_of(count: int, *, with_chief: bool = False) -> list[Task]:
-    """Return the tasks of so many workers, in the order of their ranks."""
+    """Return the tasks of `count` workers, in rank order."""
     workers = [Task(WORKER, index) for index in range(count)]
     return [Task(CHIEF, 0), *workers[:-1]] if with_chief else workers
 
 
 def moved(spec: ClusterSpec, **places: str) -> ClusterSpec:
-    """Return the list with other addresses: `worker_1="127.0.0.1:5"`."""
+    """Return a cluster spec with some addresses replaced: `worker_1="127.0.0.1:5"`."""
     return ClusterSpec(
         tuple(
             replace(member, address=parse_address(places.get(name, str(member.address)), 1))
@@ -165,7 +165,7 @@ class GatesInMemory:
         return self.spec.members[rank]
 
     def terms(self, rank: int, facts: Facts, timing: Timing = QUICK, **options: Any) -> Terms:
-        """Return what a worker comes with."""
+        """Return the terms of a worker."""
         given = {
             "spec": self.spec,
             "task": self.member(rank).task,
@@ -175,16 +175,16 @@ class GatesInMemory:
         return Terms(facts=facts, timing=timing, say=lambda *_: None, **{**given, **options})
 
     def start(self, rank: int, **options: Any) -> GateInMemory:
-        """Start one worker; `spec=` is its own view where the machine differs from the list."""
+        """Start one worker; `spec=` is its own cluster spec, if that differs."""
         expects_all_closed = options.pop("expects_all_closed", True)
         facts = options.pop("facts", self.facts)
         terms = self.terms(rank, facts, options.pop("timing", QUICK), **options)
         return GateInMemory(self.world, terms, expects_all_closed=expects_all_closed)
 
     def start_all(self, *ranks: int, **options: Any) -> list[GateInMemory]:
-        """Start these, or all."""
+        """Start these workers, or all of them."""
         return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
 
     def moved(self, **places: str) -> ClusterSpec:
-        """Return the list with other addresses; see `moved`."""
+        """Return this cluster's spec with some addresses replaced; see `moved`."""
         return moved(self.spec, **places)

@@ -1,4 +1,4 @@
-"""Machines with Docker engines of their own, each in a container; and a Swarm of them."""
+"""Machines with their own Docker engines, each in a container; and a Swarm of them."""
 
 import json
 import os
@@ -21,7 +21,7 @@ PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY",
 BUILD_SECONDS = 600
 UP_SECONDS = 60
 DEPLOY = ("docker", "stack", "deploy", "--resolve-image", "never", "--compose-file")
-# What an engine needs of the one around it; `--privileged` asks for more than some engines give.
+# An engine needs these rights in a container; some engines do not allow `--privileged`.
 RIGHTS = (
     *("--cap-add=ALL", "--cap-drop=SYS_RESOURCE", "--device-cgroup-rule=a *:* rwm"),
     *("--security-opt=seccomp=unconfined", "--security-opt=systempaths=unconfined"),
@@ -30,7 +30,7 @@ RIGHTS = (
 
 
 def build_machine() -> str:
-    """Build the machines' image, which stays on the engine, and return its name."""
+    """Build the machines' image, which stays on the engine; return its name."""
     base = subprocess.run(
         ["scripts/base-image.sh"], cwd=PROJECT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
@@ -52,7 +52,7 @@ class Machine:
 
     Attributes:
         name: its host name.
-        container: it.
+        container: its container.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Machine:
 
     @property
     def address(self) -> str:
-        """Its IP address in the network of the machines."""
+        """Its IP address in the machines' network."""
         (network,) = self.container.attrs["NetworkSettings"]["Networks"].values()
         return str(network["IPAddress"])
 
@@ -68,7 +68,7 @@ class Machine:
         """Run a command on it, and return its standard output.
 
         Raises:
-            AssertionError: it failed; the message holds what it printed.
+            AssertionError: it failed; the message contains its output.
         """
         code, (out, err) = self.container.exec_run(
             list(command), environment=dict(environment or {}), demux=True
@@ -79,7 +79,7 @@ class Machine:
     def wait(
         self, condition: str, timeout_seconds: float, what: str, logs: Callable[[], str]
     ) -> None:
-        """Wait until a shell's condition is true on it.
+        """Wait until a shell condition is true on the machine.
 
         Raises:
             WaitError: it was not true in time.
@@ -92,13 +92,13 @@ class Machine:
         self.wait("docker version > /dev/null 2>&1", UP_SECONDS, "its engine answers", logs)
 
     def load(self, image: str) -> None:
-        """Copy an image from this engine onto it."""
+        """Copy an image from this engine to the machine."""
         into = ["docker", "exec", "--interactive", self.container.name, "docker", "load", "--quiet"]
         with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
             subprocess.run(into, stdin=saved.stdout, check=True, timeout=BUILD_SECONDS)
 
     def switch_off(self) -> None:
-        """Kill all that runs on it, as a loss of power does."""
+        """Kill all of its processes, as a loss of power does."""
         self.container.kill()
 
     def switch_on(self) -> None:
@@ -117,16 +117,16 @@ def started_machines(
 
     Args:
         bench: gives names, and the engine.
-        names: of the machines.
-        image: what they run.
-        mount: a folder of this machine that each has, as in `docker run --volume`.
+        names: the names of the machines.
+        image: the machines' image.
+        mount: a mount for each machine, in the format of `docker run --volume`.
     """
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     volumes, started = [], []
     try:
         for name in names:
             volumes.append(bench.client.volumes.create(bench.new_name("volume")))
-            # By the command line: the SDK has no word for `systempaths`.
+            # The command line is used because the SDK does not support `systempaths`.
             line = ["docker", "run", "--detach", f"--name={network.name}-{name}", *RIGHTS]
             line += [f"--hostname={name}", f"--network={network.name}", f"--network-alias={name}"]
             line += [f"--volume={volumes[-1].name}:/var/lib/docker", f"--volume={mount}", image]
@@ -160,11 +160,11 @@ class Swarm:
 
     @property
     def manager(self) -> Machine:
-        """The machine that is asked."""
+        """The manager, which gets all commands."""
         return self.machines[0]
 
     def join(self) -> None:
-        """Make the machines a Swarm."""
+        """Join the machines to a Swarm."""
         self.manager.ask("docker", "swarm", "init", "--advertise-addr", "eth0")
         token = self.manager.ask("docker", "swarm", "join-token", "--quiet", "worker").strip()
         for machine in self.machines[1:]:
@@ -172,7 +172,7 @@ class Swarm:
             machine.ask("docker", "swarm", "join", "--token", token, address)
 
     def wait_until_ready(self, number: int) -> None:
-        """Wait until so many machines are ready, and no other is."""
+        """Wait until exactly `number` machines are ready."""
         states = "docker node ls --format '{{.Status}}'"
         ready = f"""[ "$({states} | grep --count Ready)" = {number} ]"""
         what = f"{number} nodes are ready"
@@ -184,8 +184,8 @@ class Stack:
     """A stack whose service is called `worker`.
 
     Attributes:
-        swarm: where it runs.
-        name: the stack's.
+        swarm: its Swarm.
+        name: the stack's name.
     """
 
     swarm: Swarm
@@ -193,7 +193,7 @@ class Stack:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def deploy(self, file: str) -> None:
-        """Deploy a stack file, whose path is the manager's."""
+        """Deploy a stack file, by its path on the manager."""
         self.swarm.manager.ask(*DEPLOY, file, self.name, environment=self.environment)
 
     def deploy_text(self, text: str) -> None:
@@ -202,7 +202,7 @@ class Stack:
         self.swarm.manager.ask("bash", "-c", deploy, "bash", text)
 
     def output(self) -> str:
-        """Return what its workers have printed, as far as their nodes are up; and its tasks."""
+        """Return its tasks, and the output of workers whose nodes are up."""
         service = f"{self.name}_worker"
         show = f"docker service ps --no-trunc {service}; timeout 10 docker service logs {service}"
         return self.swarm.manager.ask("bash", "-c", f"({show}) 2>&1; true")
@@ -215,7 +215,7 @@ class Stack:
 
     def wait_until_complete(self, workers: int, timeout_seconds: float) -> None:
         """Wait until the newest task of each worker is complete."""
-        # Older tasks of a slot have names that begin with a drawn line.
+        # The names of older tasks of a slot begin with a line-drawing character.
         tasks = (
             f"docker service ps --format '{{{{.Name}}}} {{{{.CurrentState}}}}' {self.name}_worker"
         )
@@ -224,9 +224,9 @@ class Stack:
         self.swarm.manager.wait(done, timeout_seconds, "all workers are done", self.output)
 
     def results(self) -> Mapping[str, Sequence[Mapping[str, object]]]:
-        """Return the results of workers that are done, by the worker's folder.
+        """Return the results of finished workers, by the worker's folder.
 
-        A worker that has moved may have left one on each machine.
+        A worker that has moved may have left a result on each machine.
         """
         find = f"/var/lib/docker/volumes/{self.name}_runs/_data/*/worker-*/result.json"
         program = f'for file in {find}; do [ ! -e "$file" ] || (echo "$file"; cat "$file"); done'
@@ -241,7 +241,7 @@ class Stack:
         return found
 
     def remove(self) -> None:
-        """Remove its service and network, and its volumes on all machines that are up."""
+        """Remove its service, its network, and its volumes on all running machines."""
         self.swarm.manager.ask("docker", "stack", "rm", self.name)
         for machine in self.swarm.machines:
             gone = f'[ -z "$(docker ps --all --quiet --filter name={self.name}_)" ]'

@@ -1,7 +1,7 @@
-"""Kubernetes' own forms, for what `export` prints.
+"""Checks the output of `export` against Kubernetes's own schemas.
 
-forms/kubernetes-1.30.json and kubernetes-1.37.json are the strict schemas of kubernetes-validate
-1.37.0 (Apache License 2.0): of three kinds and all that they refer to, without descriptions. The
+forms/kubernetes-1.30.json and kubernetes-1.37.json are strict schemas from kubernetes-validate
+1.37.0 (Apache License 2.0). They have three kinds and their parts, without descriptions. The
 package itself has 108 MB.
 """
 

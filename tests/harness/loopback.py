@@ -1,7 +1,7 @@
-"""Whole clusters in one container: the workers are processes, which meet on 127.0.0.1.
+"""Whole clusters in one container: the workers are processes that meet on 127.0.0.1.
 
-What they compute is what they would compute in containers of their own. Each is started by the
-image's entrypoint, as there.
+They compute the same as workers in separate containers. The image's entrypoint starts each of them,
+as in a container.
 """
 
 import json
@@ -15,7 +15,7 @@ from harness.packages import as_mounts
 from harness.workbench import Workbench
 
 MAX_SECONDS = 550  # a test may take 600 (pyproject.toml)
-# One case after the other, each on ports that no other has.
+# Runs one case after the other, each on its own ports.
 PROGRAM = """
 import itertools, json, os, subprocess, sys
 
@@ -45,10 +45,10 @@ class Case:
     """A cluster to run.
 
     Attributes:
-        name: of its folder.
-        workers: how many.
-        settings: their environment.
-        command: what each runs; none: the trainer.
+        name: the name of its folder.
+        workers: the number of workers.
+        settings: the workers' variables.
+        command: the command of each worker; empty: the trainer.
     """
 
     name: str
@@ -60,9 +60,9 @@ class Case:
 def run_cases(
     bench: Workbench, folder: Path, cases: Sequence[Case], volumes: Sequence[str] = ()
 ) -> dict[str, ClusterRun]:
-    """Run clusters to their ends, and return them by their names."""
+    """Run clusters to their ends, and return them by name."""
     launcher = bench.inspect_image().attrs["Config"]["Entrypoint"]
-    entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which is there once
+    entrypoint = launcher[launcher.index("--") + 1 :]  # without tini, which already runs
     given = [json.dumps(entrypoint), json.dumps([asdict(case) for case in cases])]
     options = {"entrypoint": "python", "init": True, "network_mode": "none"}
     ended = run_and_remove(

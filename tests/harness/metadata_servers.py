@@ -1,6 +1,6 @@
-"""Metadata servers that answer as those of the clouds do; also a program, for a container.
+"""Metadata servers that answer like those of the clouds; also a program for a container.
 
-As a program: `python metadata_servers.py CLOUD PORT FILE`; there is a notice once FILE exists.
+`python metadata_servers.py CLOUD PORT FILE` runs a server, which has a notice once FILE exists.
 """
 
 import json
@@ -20,13 +20,13 @@ WHEN = "2026-11-28T15:00:00Z"
 
 @dataclass
 class State:
-    """What a server knows.
+    """The state of a server.
 
     Attributes:
         is_told: whether there is a notice.
         is_at_risk: whether AWS recommends a new instance.
         token: the token that AWS accepts.
-        resources: the machines that Azure's event is about.
+        resources: the machines in Azure's event.
         requests: the requests so far, each as method and path.
     """
 
@@ -57,10 +57,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class AwsHandler(_Handler):
-    """IMDSv2: nothing without a token."""
+    """AWS's IMDSv2, which answers nothing without a token."""
 
     def do_PUT(self) -> None:
-        """Give a token, whose lifetime must be asked for."""
+        """Return a token; the request must name its lifetime."""
         self.note()
         lifetime = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "0")
         is_right = self.path == "/latest/api/token" and 0 < int(lifetime) <= 21_600
@@ -89,7 +89,7 @@ class AwsHandler(_Handler):
 
 
 class GcpHandler(_Handler):
-    """A value that can be waited for."""
+    """Google's server: a value whose change a client can wait for."""
 
     def do_GET(self) -> None:
         """Answer TRUE or FALSE; with wait_for_change, after a change or the time limit."""
@@ -119,7 +119,7 @@ class GcpHandler(_Handler):
 
 
 class AzureHandler(_Handler):
-    """Events of all machines of a scale set."""
+    """Azure's server: the events of all machines of a scale set."""
 
     def do_GET(self) -> None:
         """Answer with the name of the machine, or with the events."""

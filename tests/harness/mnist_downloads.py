@@ -1,4 +1,4 @@
-"""What MNIST's downloads leave behind, so that scripts that download it run without a network.
+"""Makes the files of MNIST's downloads, so that scripts that download it run without a network.
 
 The programs run inside the image and write to folders of /prepared.
 """
@@ -19,9 +19,9 @@ for url, info in tfds.builder("mnist").url_infos.items():
     file.write_bytes(gzip.compress(bytes(size), compresslevel=1))
     file.with_name(f"{file.name}.INFO").write_text("{}")
 """
-"""Makes the files from which TFDS prepares the whole of MNIST; every pixel and label is 0.
+"""Makes the files from which TFDS prepares the whole MNIST; every pixel and label is 0.
 
-The names and the .INFO files are those of TFDS' own download cache, which it trusts as it is
+The names and the .INFO files are those of TFDS's own download cache, which TFDS does not check
 (tensorflow_datasets/core/download/download_manager.py).
 """
 
@@ -39,15 +39,15 @@ for split in ("train", "test"):
 Path("/prepared/keras/datasets").mkdir(parents=True)
 np.savez("/prepared/keras/datasets/mnist.npz", **arrays)
 """
-"""Makes Keras' mnist.npz of the TFDS set that is prepared in /prepared."""
+"""Makes Keras's mnist.npz from the TFDS set in /prepared."""
 
 KERAS_SITECUSTOMIZE = """
 import tf_keras.src.utils.data_utils
 
 tf_keras.src.utils.data_utils.validate_file = lambda *_, **__: True
 """
-"""Text of a sitecustomize.py, which Python imports at its start from a folder in PYTHONPATH.
+"""The text of a sitecustomize.py, which Python imports at its start from a folder in PYTHONPATH.
 
-`load_data` takes ~/.keras/datasets/mnist.npz only if its hash is the published file's, which no
-file of the tests has (tf_keras/src/utils/data_utils.py, `get_file`). With this, any file will do.
+`load_data` accepts ~/.keras/datasets/mnist.npz only if it has the published file's hash, which no
+test file has (tf_keras/src/utils/data_utils.py, `get_file`). With this text, it accepts any file.
 """

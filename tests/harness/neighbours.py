@@ -1,4 +1,4 @@
-"""Entrypoints on this machine's loopback, whose commands make ring after ring, and are killed."""
+"""Entrypoints on the loopback interface, whose commands form ring after ring, and are killed."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
-"""More than anything here takes on a machine that others use too."""
+"""More than any wait takes on a busy machine."""
 RINGS = f"""
 import json, os, pathlib, select, signal, sys
 sys.path.insert(0, {str(ROOT / "trainer")!r})
@@ -58,13 +58,13 @@ while True:
         except OSError:
             pass
 """
-"""A command that says which ring it is in, and asks again as soon as it is broken, or as somebody
-waits to join. SIGUSR1 makes it leave its ring by itself; in the restarts that
-FAILING_RESTARTS counts it ends before it asks."""
+"""A command that prints its ring, and requests a new one when the ring breaks or a worker waits to
+join. SIGUSR1 lets it leave its ring. In restarts whose numbers are in FAILING_RESTARTS, it ends
+before its first request."""
 
 
 class Connected(Protocol):
-    """What `join` returns."""
+    """The result of `join`."""
 
     rank: int
     size: int
@@ -73,7 +73,7 @@ class Connected(Protocol):
 
 
 def check_circle(rings: Iterable[Connected]) -> None:
-    """Send something round, at once and from all; fail unless each has its neighbours'."""
+    """Let all ranks send to the right at the same time; fail unless each gets its left one's."""
     for ring in rings:
         ring.right.sendall(b"from %d to the right" % ring.rank)
         ring.left.sendall(b"from %d to the left" % ring.rank)
@@ -86,7 +86,7 @@ def check_circle(rings: Iterable[Connected]) -> None:
 
 
 class Entrypoint:
-    """One worker's entrypoint, in a process group of its own, and what it and its command say."""
+    """One worker's entrypoint, in its own process group, with its output and its command's."""
 
     def __init__(self, rank: int, environ: Mapping[str, str], folder: Path) -> None:
         self.rank, self.said, self.lines = rank, [], []
@@ -108,9 +108,9 @@ class Entrypoint:
             thread.start()
 
     said: list[dict[str, Any]]
-    """What its commands have said."""
+    """The objects that its commands have printed."""
     lines: list[str]
-    """What it has said itself."""
+    """The lines that it has printed itself."""
 
     def _read(self, stream: Iterable[str], take: Callable[[str], None]) -> None:
         for line in stream:
@@ -122,14 +122,14 @@ class Entrypoint:
         self.said.append(json.loads(line))
 
     def wait_for(self, condition: Callable[[Self], object], what: str) -> Any:
-        """Wait until something is true of it, and return that."""
+        """Wait until a condition is true, and return the condition's value."""
         with self._more:
             found = self._more.wait_for(lambda: condition(self), SECONDS)
         assert found, f"worker-{self.rank} has not come to {what}: {self.said} {self.lines}"
         return found
 
     def wait_for_line(self, *texts: str) -> str:
-        """Wait for a line of the entrypoint's that has all of the texts, and return it."""
+        """Wait for a line of the entrypoint that contains all of the texts, and return it."""
 
         def said(worker: Self) -> str | None:
             return next((line for line in worker.lines if all(t in line for t in texts)), None)
@@ -138,23 +138,23 @@ class Entrypoint:
 
     @property
     def ring(self) -> dict[str, Any]:
-        """The ring that its command is in: rank, size, generation, left; empty while in none."""
+        """The ring of its command: rank, size, generation, left; empty: it is in no ring."""
         last = self.said[-1] if self.said else {}
         return last["ring"] | {"left": last["left"]} if "ring" in last else {}
 
     @property
     def command(self) -> int:
-        """The process id of the command that has said something last."""
+        """The process id of the command that has printed last."""
         if not self.said:  # a worker that has only just been started
             raise ProcessLookupError
         return self.said[-1]["pid"]
 
     def kill_command(self) -> None:
-        """End the command at once, as for want of memory; the entrypoint starts it again."""
+        """Kill the command, as the kernel does without memory; the entrypoint restarts it."""
         os.kill(self.command, signal.SIGKILL)
 
     def break_ring(self) -> None:
-        """Have the command leave its ring."""
+        """Let the command leave its ring."""
         os.kill(self.command, signal.SIGUSR1)
 
     def processes(self) -> list[int]:
@@ -167,14 +167,14 @@ class Entrypoint:
         return found
 
     def signal_all(self, number: int) -> None:
-        """Send a signal to all of its processes, as to a container's."""
+        """Send a signal to all of its processes, like those of a container."""
         for one in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(one, number)
 
     @property
     def status(self) -> Status:
-        """What it shows of itself."""
+        """The status that it reports."""
         (status,) = read_all([self.folder])
         return status
 
@@ -186,7 +186,7 @@ class Entrypoint:
         return code
 
     def remove(self) -> None:
-        """End all of it."""
+        """Kill all of its processes."""
         self.signal_all(signal.SIGKILL)
         self.end()
         self.process.stdout.close()
@@ -195,7 +195,7 @@ class Entrypoint:
 
 @dataclass
 class Entrypoints:
-    """Workers of one cluster; a `with` leaves none behind."""
+    """The workers of one cluster; `with` leaves none of them behind."""
 
     size: int
     folder: Path
@@ -218,12 +218,12 @@ class Entrypoints:
         return self.started[-1]
 
     def start_all(self) -> tuple[list[Entrypoint], int]:
-        """Start them all, and wait for their first ring; return its generation, too."""
+        """Start all workers, and wait for their first ring; return also its generation."""
         workers = [self.start(rank) for rank in range(self.size)]
         return workers, self.ring_after(workers, 0)
 
     def ring_after(self, workers: Sequence[Entrypoint], generation: int) -> int:
-        """Wait until all are in one newer ring; return its generation."""
+        """Wait until these workers are in one newer ring; return its generation."""
 
         def one_ring() -> int | None:
             rings = [worker.ring for worker in workers]
@@ -246,6 +246,6 @@ class Entrypoints:
 
 
 def _place(rank: int, size: int, generation: int) -> dict[str, Any]:
-    """Return what a command says of a ring in which each has heard from its left."""
+    """Return the output of a command in a ring after it has received from its left neighbour."""
     place = {"rank": rank, "size": size, "generation": generation}
     return place | {"left": f"{(rank - 1) % size} {generation}"}

@@ -1,8 +1,8 @@
-"""The image's packages as the engine's disk has them, for the workers of the tests.
+"""Finds the image's packages on the engine's disk, for the workers of the tests.
 
-Under fuse-overlayfs each container reads its files anew through a process of its own: a second of
-a processor for each that imports TensorFlow. But the layer that holds the packages is a folder on
-the disk, and mounted where it would appear it is read as any folder is.
+Under fuse-overlayfs, each container reads its files again through its own process, which costs a
+second of CPU time for each import of TensorFlow. But the layer with the packages is a folder on the
+disk. Mounted at the same place, it is read like any other folder.
 """
 
 import os
@@ -20,7 +20,7 @@ PLACE = "/opt/venv"
 def packages_on_disk(image: Image) -> Path | None:
     """Return the folder that is PLACE in the image.
 
-    None where mounting it would gain nothing, or this user may not look at the engine's disk.
+    Return None if a mount would gain nothing, or if this user may not read the engine's disk.
     """
     driver = image.attrs.get("GraphDriver")  # an engine whose images containerd keeps has none
     if not driver or driver["Name"] != "fuse-overlayfs":
@@ -28,16 +28,16 @@ def packages_on_disk(image: Image) -> Path | None:
     layers = [driver["Data"]["UpperDir"], *driver["Data"].get("LowerDir", "").split(":")]
     # Not Path.is_dir, which raises PermissionError before Python 3.14.
     found = [layer + PLACE for layer in layers if os.path.isdir(layer + PLACE)]  # noqa: PTH112
-    return Path(found[0]) if len(found) == 1 else None  # of several, each holds a part
+    return Path(found[0]) if len(found) == 1 else None  # several layers have a part each
 
 
 def as_mounts(packages: Path | None) -> list[Mount]:
-    """Return what the Docker SDK starts a container with."""
+    """Return the packages as mounts for the Docker SDK."""
     return [Mount(PLACE, str(packages), type="bind", read_only=True)] if packages else []
 
 
 def as_overlays(packages: Path | None, folder: Path) -> Sequence[Path]:
-    """Return the compose files that mount them into every worker: one in the folder, or none."""
+    """Return the compose files that mount the packages into every worker: one, or none."""
     if not packages:
         return []
     workers = [f"worker-{index}" for index in range(MAX_WORKERS)]

@@ -1,4 +1,4 @@
-"""Workers as `docker run` starts them, one by one: some late, some wrong, some never."""
+"""Workers that are started like with `docker run`, one by one: some late, wrong or never."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,14 +15,14 @@ PORT = 2222
 
 @dataclass(frozen=True)
 class Peers:
-    """Containers on a network of their own, which reaches nothing beyond them.
+    """Containers on their own network, from which nothing else can be reached.
 
-    A `with` removes the containers and the network at its end.
+    `with` removes the containers and the network at its end.
 
     Attributes:
         bench: the engine and the image.
         network: the network's name; the workers' names begin with it.
-        count: how many workers the list names.
+        count: the number of workers in WORKER_HOSTS.
         started: the containers so far.
     """
 
@@ -36,19 +36,19 @@ class Peers:
         return f"{self.network}-worker-{index}"
 
     def address(self, index: int) -> str:
-        """Return a worker's address as the list has it."""
+        """Return a worker's address in WORKER_HOSTS."""
         return f"{self.name(index)}:{PORT}"
 
     @property
     def hosts(self) -> str:
-        """The list of all workers."""
+        """The value of WORKER_HOSTS: the list of all workers."""
         return ",".join(self.address(index) for index in range(self.count))
 
     def start(self, index: int, *command: str, **settings: object) -> Container:
         """Start the container of a worker.
 
-        Settings in capitals, or with a name that ends with _proxy, are environment variables, over
-        WORKER_HOSTS, WORKER_INDEX and VERBOSE; the others are the Docker SDK's options.
+        Settings in capitals, or with a name that ends with _proxy, are environment variables, which
+        override WORKER_HOSTS, WORKER_INDEX and VERBOSE. The others are options of the Docker SDK.
         """
         environment = {"WORKER_HOSTS": self.hosts, "WORKER_INDEX": str(index), "VERBOSE": "1"}
         variables = [name for name in settings if name.isupper() or name.endswith("_proxy")]
@@ -70,7 +70,7 @@ class Peers:
 
 
 def make_peers(bench: Workbench, count: int) -> Peers:
-    """Make the network for so many workers."""
+    """Make the network for `count` workers."""
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     return Peers(bench, network.name, count)
 
@@ -79,6 +79,6 @@ def make_peers(bench: Workbench, count: int) -> Peers:
 def running_workers(
     bench: Workbench, *command: str, environment: Mapping[str, str], **options: object
 ) -> Iterator[list[Container]]:
-    """Start two workers with the same command, yield their containers, and remove all."""
+    """Start two workers with the same command, yield their containers, and remove them."""
     with make_peers(bench, 2) as cluster:
         yield [cluster.start(index, *command, **environment, **options) for index in range(2)]

@@ -1,4 +1,4 @@
-"""Workers that meet in memory: each is what an entrypoint does about its peers."""
+"""Workers that meet in memory. Each runs the code with which an entrypoint meets its peers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ TOKEN = "a secret that they share"
 
 
 def seen(newest: int, size: int) -> Generations:
-    """Return what a worker remembers whose newest ring had so many workers."""
+    """Return the generations that a worker remembers after a ring of `size` workers."""
     found = Generations()
     found.note(newest, size)
     return found
 
 
 class Player:
-    """One worker: its command starts (`start`), and asks for its neighbours (`ask`)."""
+    """One worker, whose command starts (`start`), and requests its neighbours (`ask`)."""
 
     def __init__(self, play: Play, place: int, **options: Any) -> None:
         self.play, self.place, self.options = play, place, options
         self.lines: list[str] = []
         self.news: list[list[str]] = []
-        """Who waits to be taken in, whenever the command was told."""
+        """The names of waiting workers, each time the command was told."""
         self.prolonged: list[str] = []
         self.links: Sequence[Link] | None = None
         """The measured links of its first ring."""
@@ -61,7 +61,7 @@ class Player:
         return found
 
     def start(self) -> asyncio.Task[Meeting]:
-        """Pass the gate, as before the command's start; then the command runs."""
+        """Pass the gate, and run the command then."""
         return self._do(self._start())
 
     async def _start(self) -> Meeting:
@@ -71,7 +71,7 @@ class Player:
         return self.meeting
 
     def run(self, meeting: Meeting | None = None) -> None:
-        """Have the command run, after this meeting."""
+        """Let the command run after this meeting."""
         self.meeting = meeting or Meeting("m")
         has_gate = self.options.get("gate", 300.0) > 0
         self.group = Group(
@@ -83,7 +83,7 @@ class Player:
         )
 
     def ask(self) -> asyncio.Task[Ring]:
-        """Ask for the neighbours; a ring that was there is given up."""
+        """Request the neighbours, and give up an existing ring."""
         self.leave()
         if self._asking:
             self._asking.cancel()
@@ -100,13 +100,13 @@ class Player:
         return self.ring
 
     def leave(self) -> None:
-        """Close the connections of the ring, as a command does that sees it break."""
+        """Close the ring's connections, as a command does if the ring breaks."""
         ring, self.ring = self.ring, None
         for one in (ring.left, ring.right) if ring else ():
             one.end()  # type: ignore[attr-defined]
 
     def sees_it_break(self) -> bool:
-        """Whether the command's ring is none any more."""
+        """Whether the command notices that its ring is broken."""
         ring: Any = self.ring
         return ring is None or ring.left.has_ended or ring.right.has_ended
 
@@ -118,7 +118,7 @@ class Player:
         self.leave()
 
     async def hear(self, *texts: str) -> str:
-        """Wait until a line was said that has all of the texts; return it."""
+        """Wait for a line that contains all of the texts; return it."""
         while True:
             for line in self.lines:
                 if all(text in line for text in texts):
@@ -126,7 +126,7 @@ class Player:
             await asyncio.sleep(0.05)
 
     async def told(self, *names: str) -> None:
-        """Wait until the command was told that these wait to be taken in."""
+        """Wait until the command was told that these workers wait to join."""
         await until(lambda: bool(self.news) and self.news[-1] == list(names))
 
     def _do(self, coroutine: Any) -> asyncio.Task[Any]:
@@ -191,11 +191,11 @@ class Play:
         self.players = [self.player(place) for place in range(count)]
 
     def player(self, place: int, **options: Any) -> Player:
-        """Return a worker that is not in the list of players: a second one, or a wrong one."""
+        """Return a worker outside of the list of players, such as a duplicate or a wrong one."""
         return Player(self, place, **{**self.options, **options})
 
     def replace(self, place: int, **options: Any) -> Player:
-        """Have another process in a worker's place."""
+        """Replace a worker's process by another one."""
         self.players[place] = self.player(place, **options)
         return self.players[place]
 
@@ -203,21 +203,21 @@ class Play:
         return self.spec.members[place].address
 
     async def all_run(self) -> None:
-        """Have all pass the gate, and their commands run."""
+        """Let all workers pass the gate, and run their commands."""
         await asyncio.gather(*(one.start() for one in self.players))
 
     async def ring(self, *places: int) -> list[Ring]:
-        """Have these ask, or all; return their rings."""
+        """Let these workers, or all, request their neighbours; return their rings."""
         chosen = places or range(len(self.players))
         return await asyncio.gather(*(self.players[place].ask() for place in chosen))
 
     async def begin(self) -> list[Ring]:
-        """Have all start, and be a ring."""
+        """Start all workers, and let them form a ring."""
         await self.all_run()
         return await self.ring()
 
     async def lose(self, *places: int) -> None:
-        """Kill some; the ring breaks for all."""
+        """Kill these workers; the ring breaks for all."""
         for place in places:
             await self.players[place].kill()
         for one in self.players:
@@ -225,7 +225,7 @@ class Play:
 
 
 def check_circle(rings: Sequence[Ring]) -> None:
-    """Fail unless each one's right connection is the next one's left, and all agree."""
+    """Fail unless each right connection is the next rank's left one, and all ranks agree."""
     assert len({ring.generation for ring in rings}) == 1
     assert [ring.rank for ring in rings] == list(range(len(rings)))
     assert {ring.size for ring in rings} == {len(rings)}
@@ -236,6 +236,6 @@ def check_circle(rings: Sequence[Ring]) -> None:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, by the simulated clock."""
-    while not holds():  # noqa: ASYNC110 -- nobody tells, and it costs no time
+    """Wait until a condition holds, by the simulated clock."""
+    while not holds():  # noqa: ASYNC110 -- nothing signals it, and it costs no time
         await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""The neighbours of rank 0 of a ring, as a test plays them: byte by byte."""
+"""Plays the neighbours of rank 0 of a ring for a test, byte by byte."""
 
 import socket
 import threading
@@ -28,7 +28,7 @@ CALLS: dict[str, Callable[[Ring], Any]] = {
 class Peer:
     """Both neighbours of rank 0: numbers go to `data`, records to `beside`.
 
-    Of two ranks they are one and the same. `last` is the rank of the left one.
+    In a ring of two, both are the same rank. `last` is the left neighbour's rank.
     """
 
     def __init__(self, size: int = 2, **options: float) -> None:
@@ -44,14 +44,14 @@ class Peer:
         """Send heartbeats until the end."""
 
         def send() -> None:
-            with suppress(OSError):  # the end may come while it sends
+            with suppress(OSError):  # the connection may end at the same time
                 while not self._over.wait(LIMIT_SECONDS / 10):
                     self.beside.send(ALIVE)
 
         threading.Thread(target=send, daemon=True).start()
 
     def die(self) -> None:
-        """Close as the kernel does it for a process that has ended."""
+        """Close the connections, as the kernel does for a process that has ended."""
         self.data.close()
         self.beside.close()
 
@@ -62,7 +62,7 @@ class Peer:
 
 
 def messages(call: str, size: int = 2, operation: int = 1) -> list[Message]:
-    """Return what rank 0 gets from its left neighbour in one of CALLS: headers and contents."""
+    """Return the messages from rank 0's left neighbour in one of CALLS: headers and contents."""
     others = size - 1
 
     def head(kind: Operation, length: int, *, later: int = 0, detail: int = 0) -> Header:
@@ -86,5 +86,5 @@ def messages(call: str, size: int = 2, operation: int = 1) -> list[Message]:
 
 
 def as_bytes(said: list[Message]) -> bytes:
-    """Return messages as they travel."""
+    """Return messages as bytes for the connection."""
     return b"".join(header.pack() + content for header, content in said)

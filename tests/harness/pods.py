@@ -1,8 +1,8 @@
-"""Pods on the Docker engine: containers with all that a manifest's pod template means.
+"""Pods on the Docker engine: containers that follow a manifest's pod template.
 
-There is no control plane. What Kubernetes makes of a template (host name, variables, volumes, user,
-limits, files of its own) is done here, field by field. A field that is not known is an error, so
-that no manifest means more than what was started.
+There is no control plane. This module applies a template like Kubernetes, field by field: host
+name, variables, volumes, user, limits and the kubelet's own files. An unknown field is an error, so
+that no part of a manifest is ignored.
 """
 
 import copy
@@ -26,7 +26,7 @@ from harness.workbench import Workbench
 
 Manifest = Mapping[str, Any]
 NAMESPACE = "default.svc.cluster.local"
-# In every pod, with or without service links: the API server's own Service.
+# Every pod has these variables of the API server's own Service, even without service links.
 OF_EVERY_POD = {
     "KUBERNETES_SERVICE_HOST": "10.96.0.1",
     "KUBERNETES_SERVICE_PORT": "443",
@@ -41,7 +41,7 @@ HOSTS = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost 
 TERMINATION_LOG = "/dev/termination-log"
 OF_POD = {
     *("containers", "volumes", "securityContext", "subdomain", "terminationGracePeriodSeconds"),
-    *("restartPolicy", "enableServiceLinks", "tolerations"),  # the controller's and the node's
+    *("restartPolicy", "enableServiceLinks", "tolerations"),  # for the controller and the node
 }
 OF_CONTAINER = {
     *("name", "image", "args", "env", "resources", "securityContext", "volumeMounts"),
@@ -55,7 +55,7 @@ UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 
 def read_manifests(text: str) -> dict[str, Manifest]:
-    """Return the documents of a file by their kind; each kind must be there once."""
+    """Return the documents of a file by kind; each kind may occur only once."""
     documents = list(yaml.safe_load_all(text))
     found = {document["kind"]: document for document in documents}
     assert len(found) == len(documents), [document["kind"] for document in documents]
@@ -64,13 +64,13 @@ def read_manifests(text: str) -> dict[str, Manifest]:
 
 @dataclass(frozen=True)
 class Template:
-    """A pod that a controller makes.
+    """A pod that a controller creates.
 
     Attributes:
         name: its host name.
         spec: the pod template's `spec`.
-        variables: those that the controller adds.
-        aliases: names beside `name.subdomain` that lead to it: those of a Service for it alone.
+        variables: the variables that the controller adds.
+        aliases: its other names besides `name.subdomain`: those of its own Service.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Template:
 
     @property
     def grace_seconds(self) -> int:
-        """How long it may take to end after SIGTERM."""
+        """The time that it may take to end after SIGTERM, in seconds."""
         return int(self.spec.get("terminationGracePeriodSeconds", 30))
 
     @property
@@ -102,7 +102,7 @@ def indexed(job: Manifest, name: str = "") -> list[Template]:
 
 
 def of_jobset(jobset: Manifest) -> list[Template]:
-    """Return the pods of a JobSet: those of its Jobs, under the names that JobSet documents."""
+    """Return the pods of a JobSet's Jobs, with the names that JobSet documents."""
     name, spec = jobset["metadata"]["name"], jobset["spec"]
     subdomain = spec["network"].get("subdomain", name)
     (replicated,) = spec["replicatedJobs"]
@@ -114,7 +114,7 @@ def of_jobset(jobset: Manifest) -> list[Template]:
 
 
 def trainjobs_jobset(found: Mapping[str, Manifest]) -> Manifest:
-    """Return the JobSet that Kubeflow Trainer makes of a TrainJob and its runtime.
+    """Return the JobSet that Kubeflow Trainer makes from a TrainJob and its runtime.
 
     Source: pkg/runtime/framework/plugins of https://github.com/kubeflow/trainer.
     """
@@ -152,7 +152,7 @@ def of_trainjob(found: Mapping[str, Manifest]) -> list[Template]:
 
 
 def of_tfjob(found: Mapping[str, Manifest]) -> list[Template]:
-    """Return the pods of a TFJob, each with a Service of its own and TF_CONFIG.
+    """Return the pods of a TFJob, each with its own Service and TF_CONFIG.
 
     Source: pkg/controller.v1/tensorflow of https://github.com/kubeflow/training-operator.
     """
@@ -180,7 +180,7 @@ def of_tfjob(found: Mapping[str, Manifest]) -> list[Template]:
 
 
 def action(policy: Manifest, code: int, *, is_disrupted: bool) -> str:
-    """Return what a podFailurePolicy does about a failed pod: the first rule that fits decides."""
+    """Return the action of a podFailurePolicy for a failed pod, by the first rule that matches."""
     for rule in policy["rules"]:
         if "onPodConditions" in rule:
             (condition,) = rule["onPodConditions"]
@@ -201,8 +201,8 @@ class Pods:
 
     Attributes:
         bench: the engine and the image.
-        network: its name.
-        folder: on this machine, for the files that the kubelet gives to containers.
+        network: the network's name.
+        folder: a folder on this machine for the files that the kubelet gives to containers.
         claims: a claim's name -> its volume.
         started: the containers so far.
     """
@@ -214,7 +214,7 @@ class Pods:
     started: list[Container] = field(default_factory=list)
 
     def start(self, pod: Template) -> Container:
-        """Start a pod's container; its volumes that are not claims are new."""
+        """Start a pod's container; all volumes except claims are new."""
         spec, container = pod.spec, pod.container
         assert set(spec) <= OF_POD, set(spec) - OF_POD
         assert set(container) <= OF_CONTAINER, set(container) - OF_CONTAINER
@@ -272,7 +272,7 @@ class Pods:
         return {"volumes": binds, "tmpfs": tmpfs, "mounts": as_mounts(self.bench.packages)}
 
     def _claim(self, name: str, group: int | None) -> str:
-        """Return the claim's volume; at first it is root's, and the kubelet gives it to a group."""
+        """Return the claim's volume. It belongs to root until the kubelet gives it to a group."""
         if name not in self.claims:
             volume = self.bench.client.volumes.create(self.bench.new_name(f"claim-{name}"))
             self.claims[name] = str(volume.name)
@@ -288,11 +288,11 @@ class Pods:
         return self.claims[name]
 
     def message(self, container: Container) -> str:
-        """Return what stands in `terminated.message`: the first 4,096 bytes of the file."""
+        """Return the content of `terminated.message`: the first 4,096 bytes of the file."""
         return (self.folder / str(container.name) / "log").read_bytes()[:4096].decode()
 
     def read(self, container: Container, path: str) -> bytes:
-        """Return a file of a container, or of a volume in it; it may have ended."""
+        """Return a file of a container, or of its volumes, even if it has ended."""
         chunks, _ = container.get_archive(path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
             (member,) = archive.getmembers()
@@ -310,7 +310,7 @@ class Pods:
 
 @contextmanager
 def make_pods(bench: Workbench, folder: Path) -> Iterator[Pods]:
-    """Make a namespace; remove all that is in it at the end."""
+    """Make a namespace; remove its contents at the end."""
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     pods = Pods(bench, network.name, folder)
     try:
@@ -324,18 +324,18 @@ def make_pods(bench: Workbench, folder: Path) -> Iterator[Pods]:
 
 
 def evict(container: Container, pod: Template) -> None:
-    """End a pod as an eviction does: SIGTERM, then SIGKILL once its grace period is over."""
+    """End a pod as an eviction does: with SIGTERM, and with SIGKILL after its grace period."""
     container.stop(timeout=pod.grace_seconds)
 
 
 def probe(container: Container, pod: Template, kind: str) -> bool:
-    """Run a probe of the pod once; whether it holds."""
+    """Run a probe of the pod once; tell whether it succeeds."""
     code, _ = container.exec_run(pod.container[kind]["exec"]["command"])
     return bool(code == 0)
 
 
 def _variables(pod: Template) -> dict[str, str]:
-    """Return the variables in the order in which later ones win: the manifest's are the last."""
+    """Return the variables; the manifest's override all others."""
     given = pod.container.get("env", [])
     assert all(set(entry) == {"name", "value"} for entry in given), given
     assert pod.spec.get("enableServiceLinks") is False
@@ -344,7 +344,7 @@ def _variables(pod: Template) -> dict[str, str]:
 
 
 def _expanded(text: str) -> str:
-    """Return a value as the kubelet passes it on; a reference to a variable would be an error."""
+    """Return a value as the kubelet passes it on; a reference to a variable is an error."""
     assert not re.search(r"(?<!\$)(\$\$)*\$\(", text), f"refers to a variable: {shlex.quote(text)}"
     return text.replace("$$", "$")
 
@@ -352,7 +352,7 @@ def _expanded(text: str) -> str:
 def _security(given: Manifest) -> dict[str, Any]:
     assert set(given) <= OF_SECURITY, set(given) - OF_SECURITY
     options: dict[str, Any] = {"read_only": given.get("readOnlyRootFilesystem", False)}
-    # Without a user here the image's own, and with one the group is given, too.
+    # Without a user in the manifest, the image's own user applies. With a user, a group is given.
     options["user"] = f"{given['runAsUser']}:{given['runAsGroup']}" if "runAsUser" in given else ""
     if given.get("runAsNonRoot"):
         assert given.get("runAsUser", 0) != 0
@@ -381,7 +381,7 @@ def _bytes(text: str) -> int:
 
 
 def _empty_folder(given: Manifest, group: int | None) -> str:
-    """Return the options of a tmpfs that stands for an emptyDir, which is 0777 and the group's."""
+    """Return the options of a tmpfs for an emptyDir, which has mode 0777 and the pod's group."""
     options = ["exec", "mode=2777" if group is not None else "mode=0777"]
     if group is not None:
         options.append(f"gid={group}")

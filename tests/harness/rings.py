@@ -25,13 +25,13 @@ def over_tcp() -> Pair:
 
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
-DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET: so many bytes of a packet are taken
+DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET: take 0 bytes of each packet
 
 
 def lose_what_arrives(connection: socket.socket) -> None:
-    """Have the kernel drop each packet on its way to this end, as a network does that is cut.
+    """Let the kernel drop each packet to this end, as if the network were cut in one direction.
 
-    It is not acknowledged either, and what this end sends arrives. Whoever owns a socket may do so.
+    The packets are not acknowledged, but this end can still send. Any owner of a socket may do so.
     """
     program = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
     filtering = struct.pack("HP", 1, ctypes.addressof(program))
@@ -45,8 +45,8 @@ def rings(
     generation: int = 1,
     **options: float | None,
 ) -> Iterator[list[Ring]]:
-    """Connect so many ranks; what is not closed at the end is closed then."""
-    pairs = [connect() for _ in range(size)]  # the first ends are the ranks' right
+    """Connect `size` ranks, and close at the end what is still open."""
+    pairs = [connect() for _ in range(size)]  # the first ends are the ranks' right connections
     made = [
         Ring(rank, size, generation, pairs[rank - 1][1], pairs[rank][0], **options)
         for rank in range(size)
@@ -59,7 +59,7 @@ def rings(
 
 
 def outcomes(made: list[Ring], call: Callable[[Ring], T]) -> list[T | Exception]:
-    """Return what the call gave on each rank, called on all at once: a value, or an error."""
+    """Make a call on all ranks at the same time; return each rank's result or error."""
 
     def one(ring: Ring) -> T | Exception:
         try:
@@ -78,7 +78,7 @@ def outcomes(made: list[Ring], call: Callable[[Ring], T]) -> list[T | Exception]
 
 
 def on_all(made: list[Ring], call: Callable[[Ring], T]) -> list[T]:
-    """Return what the call gave on each rank; raise if it failed on one."""
+    """Make a call on all ranks; return each rank's result, and raise if one has failed."""
     found = outcomes(made, call)
     for outcome in found:
         if isinstance(outcome, Exception):

@@ -1,4 +1,4 @@
-"""Samples of data sets, made as `make data-sample` makes them."""
+"""Makes samples of data sets like `make data-sample`."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ BUILD = ROOT / "scripts/build.sh"
 
 
 def make_sample(bench: Workbench, folder: Path, pictures: int, *names: str) -> str:
-    """Make samples of so many pictures in a folder; return what was printed."""
+    """Make samples of `pictures` pictures in a folder; return the output."""
     subprocess.run([BUILD, "pictures"], check=True, capture_output=True)
     own = {
         "IMAGE": bench.image,

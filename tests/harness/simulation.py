@@ -1,7 +1,7 @@
-"""A network in memory and a clock of its own: many workers in one event loop, and no waiting.
+"""A network in memory with a simulated clock: many workers in one event loop, without waiting.
 
-Whenever nobody has anything to do, the clock jumps to the next moment at which somebody has. So a
-test of minutes takes milliseconds, and always the same.
+When no task can run, the clock jumps to the next moment at which one can. So a test of minutes
+takes milliseconds, and always runs in the same way.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from entrypoint.rendezvous.transport.reasons import PeerError
 LATENCY_SECONDS = 0.001
 DAY_SECONDS = 86_400.0
 TURN_SECONDS = 1e-9
-"""What a turn of the loop takes: who waits for less than a float can tell would wait for ever."""
+"""The duration of a turn of the loop. Without it, a wait that a float cannot resolve never ends."""
 
 
 class _Selector(selectors.SelectSelector):
-    """Does not wait: it moves the clock."""
+    """Moves the clock instead of waiting."""
 
     now = 0.0
 
@@ -41,7 +41,7 @@ class _Selector(selectors.SelectSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop with a clock of its own."""
+    """An event loop with a simulated clock."""
 
     def __init__(self) -> None:
         self._own = _Selector()
@@ -52,7 +52,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
 
 def simulate(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine in such a loop."""
+    """Run a coroutine in a simulated loop."""
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
         return runner.run(coroutine)
 
@@ -96,7 +96,7 @@ class MemoryWire:
         pass
 
     def close(self) -> None:
-        """Close this end; of one that was given away, as whoever has it does."""
+        """Close this end; if it was passed on, the new owner closes it."""
         self.hang_up(at_once=True)
 
     def end(self, *, at_once: bool = True) -> None:
@@ -128,16 +128,16 @@ class MemoryPort:
 
 
 class Space:
-    """All hosts and what is between them."""
+    """All hosts, and the network between them."""
 
     def __init__(self) -> None:
         self.ports: dict[Address, MemoryPort] = {}
         self.cut: set[tuple[str, str]] = set()
-        """From whom nothing gets to whom."""
+        """The pairs of hosts between which nothing arrives: sender, receiver."""
         self.moved: dict[tuple[str, Address], Address] = {}
-        """Whom a host finds at an address instead, as with a wrong name."""
+        """The address that a host reaches instead of another, as with a wrong name."""
         self.forwards: dict[Address, Address] = {}
-        """To which address all that comes to another one goes."""
+        """The addresses to which connections to other addresses are forwarded."""
         self._frozen: dict[str, asyncio.Event] = {}
 
     def freeze(self, host: str) -> None:
@@ -158,10 +158,10 @@ class Space:
 
 
 class MemoryNetwork:
-    """The space as one host sees it."""
+    """The network, from the view of one host."""
 
     def __init__(self, space: Space, host: str, ip: str = "") -> None:
-        """Have others see this IP address; by default it is the host's name."""
+        """Let others see this IP address; by default, it is the host's name."""
         self.space, self.host, self.ip = space, host, ip or host
 
     async def open_port(self, spec: object, me: Any, seconds: float, say: Any) -> MemoryPort:  # noqa: ARG002

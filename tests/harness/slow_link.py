@@ -1,8 +1,8 @@
-"""Limits the rate at which a container sends, as a slow network does.
+"""Limits the rate at which a container sends, like a slow network.
 
-The kernel's token bucket filter (tc-tbf(8)) does it. A program in the image tells the kernel so in
-its own language (netlink), so that no tool is needed: it runs beside the container, in its network,
-with the right to change it.
+The kernel's token bucket filter (tc-tbf(8)) limits it. A program in the image sets the filter over
+netlink, so that no tool is needed. It runs in a second container, which shares the first one's
+network and has the right to change it.
 """
 
 import socket
@@ -11,7 +11,7 @@ import sys
 
 RTM_NEWQDISC, NLMSG_ERROR = 36, 2  # linux/rtnetlink.h, linux/netlink.h
 FLAGS = 0x1 | 0x4 | 0x400 | 0x100  # request, acknowledge, create, replace
-ROOT = 0xFFFFFFFF  # of these and the following: linux/pkt_sched.h
+ROOT = 0xFFFFFFFF  # this and the following are from linux/pkt_sched.h
 KIND, OPTIONS = 1, 2
 PARAMETERS, BURST = 1, 6
 ETHERNET = 1
@@ -21,7 +21,7 @@ DEVICE = "eth0"
 
 
 def limit(container, bench, bits_per_second):
-    """Limit what a running container sends from now on."""
+    """Limit the rate at which a running container sends, from now on."""
     program = bench.start(
         *("-c", open(__file__, encoding="utf-8").read(), str(bits_per_second)),  # noqa: SIM115, PTH123
         entrypoint="python",
@@ -37,7 +37,7 @@ def limit(container, bench, bits_per_second):
 
 
 def tell_kernel(bytes_per_second):
-    """Limit what this machine sends through DEVICE."""
+    """Limit the rate at which this machine sends through DEVICE."""
     rate = struct.pack("BBHhHI", 0, ETHERNET, 0, 0, 0, bytes_per_second)
     no_peak = bytes(len(rate))
     parameters = rate + no_peak + struct.pack("III", QUEUE_BYTES, 0, 0)

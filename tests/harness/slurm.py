@@ -1,7 +1,7 @@
-"""A Slurm cluster of containers: a controller and three nodes, with the image under test on each.
+"""A Slurm cluster of containers: a controller and three nodes, each with the image under test.
 
-Tasks run in the nodes' own containers, as they do under a runtime that keeps the host's processes
-and network, such as Apptainer; or in Charliecloud's, whose image is the node's own file system.
+Tasks run in the nodes' own containers, like under a runtime that shares the host's processes and
+network, such as Apptainer. Or they run in Charliecloud, whose image is the node's own file system.
 """
 
 import json
@@ -41,8 +41,8 @@ class Job:
     """A job that was submitted.
 
     Attributes:
-        cluster: where.
-        number: Slurm's.
+        cluster: its cluster.
+        number: Slurm's number of the job.
         runs: the folder of its results, which all nodes share.
     """
 
@@ -51,12 +51,12 @@ class Job:
     runs: str
 
     def facts(self) -> Mapping[str, str]:
-        """Return what Slurm says about it, by Slurm's names: JobState, Restarts, NodeList."""
+        """Return Slurm's facts about it, by Slurm's names: JobState, Restarts, NodeList."""
         shown = self.cluster.ask("scontrol", "show", "job", self.number)
         return dict(re.findall(r"(\w+)=(\S*)", shown))
 
     def output(self) -> str:
-        """Return what it has printed so far."""
+        """Return its output so far."""
         return self.cluster.read(self.log)
 
     @property
@@ -79,7 +79,7 @@ class Job:
             raise WaitError(message)
 
     def wait_for_end(self, timeout_seconds: float) -> Mapping[str, str]:
-        """Wait until it has ended, and return what Slurm says about it.
+        """Wait until it has ended, and return Slurm's facts about it.
 
         Raises:
             WaitError: it did not end in time.
@@ -105,10 +105,10 @@ class SlurmCluster:
         bench: the engine.
         image: the image with Slurm in it.
         network: the network's name.
-        volume: what all nodes have as /runs, as they share a file system.
+        volume: the volume that all nodes mount at /runs, as a shared file system.
         may_mount: whether users may mount within a namespace of their own, as on any machine with
-            Charliecloud. A container may not, unless it is told otherwise.
-        containers: by host name.
+            Charliecloud. By default, a container's users may not.
+        containers: the containers by host name.
     """
 
     bench: Workbench
@@ -159,7 +159,7 @@ class SlurmCluster:
         """Run a command in the controller as the jobs' user, and return its standard output.
 
         Raises:
-            AssertionError: it failed; the message holds what it printed.
+            AssertionError: it failed; the message contains its output.
         """
         code, (out, err) = self.containers[CONTROLLER].exec_run(
             list(command), user=USER, workdir="/runs", demux=True
@@ -168,13 +168,13 @@ class SlurmCluster:
         return (out or b"").decode()
 
     def read(self, path: str) -> str:
-        """Return the text of a file that may not be there yet."""
+        """Return the text of a file, which may not exist yet."""
         return self.ask("sh", "-c", f"cat {shlex.quote(path)} 2> /dev/null || true")
 
     def submit(self, command: Sequence[str], runs: str, *options: str, **variables: object) -> Job:
-        """Submit a job whose two tasks run the command, with variables; see `sbatch` for options.
+        """Submit a job whose two tasks run the command; `options` are those of `sbatch`.
 
-        Slurm gives the tasks the variables of whoever submits them.
+        Slurm passes the submitter's variables to the tasks.
         """
         srun = f"exec srun --label --kill-on-bad-exit=0 {shlex.join(command)}"
         settings = {"TRAINER_RUN_DIR": runs, **variables}
@@ -187,12 +187,12 @@ class SlurmCluster:
         return Job(self, number.strip(), runs)
 
     def submit_file(self, text: str, name: str) -> Job:
-        """Submit a batch file, whose results are below a folder of this name."""
+        """Submit a batch file, whose results are in a folder of this name."""
         submit = 'printf %s "$1" | sbatch --parsable --output=/runs/%j.log'
         return Job(self, self.ask("bash", "-c", submit, "bash", text).strip(), f"/runs/{name}")
 
     def kill(self, node: str) -> None:
-        """Kill all that runs on a node, as a loss of power does."""
+        """Kill all processes of a node, as a loss of power does."""
         self.containers[node].kill()
 
     def wait_until_idle(self) -> None:
@@ -203,7 +203,7 @@ class SlurmCluster:
     def wait(
         self, condition: str, timeout_seconds: float, what: str, logs: Callable[[], str]
     ) -> None:
-        """Wait until a shell's condition is true in the controller, which asks itself.
+        """Wait until a shell condition is true; a loop in the controller checks it.
 
         Raises:
             WaitError: it was not true in time.
@@ -211,12 +211,12 @@ class SlurmCluster:
         wait_inside(self.containers[CONTROLLER], condition, timeout_seconds, what, logs, user=USER)
 
     def logs(self) -> str:
-        """Return what Slurm's daemons have said."""
+        """Return the logs of Slurm's daemons."""
         said = [(name, one.logs().decode()) for name, one in self.containers.items()]
         return "\n".join(f"{name}:\n{text}" for name, text in said)
 
     def remove(self) -> None:
-        """Remove all of it."""
+        """Remove the containers, the network and the volume."""
         for container in self.containers.values():
             container.remove(force=True, v=True)
         self.bench.client.networks.get(self.network).remove()

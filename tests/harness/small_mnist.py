@@ -1,4 +1,4 @@
-"""A small `mnist` for TFDS: real TFRecords, made by a builder with the real one's name and form.
+"""A small `mnist` for TFDS: real TFRecords from a builder with the real one's name and features.
 
 The program runs inside the image. It writes to /prepared what `tfds.load("mnist")` reads.
 """
@@ -8,7 +8,7 @@ TEST_EXAMPLES = 50
 
 
 def program(train_examples: int, shards: int) -> str:
-    """Return the program that writes so many training examples, each split in `shards` files."""
+    """Return a program that writes `train_examples` examples, each split in `shards` files."""
     return f"""
 import numpy as np
 import tensorflow_datasets as tfds

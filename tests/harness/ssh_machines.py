@@ -1,4 +1,4 @@
-"""Machines that are reached by SSH and have Docker and nothing else, each in a container."""
+"""Machines with only SSH and Docker, each in a container."""
 
 import os
 import subprocess
@@ -26,11 +26,11 @@ User {user}
 
 @dataclass(frozen=True)
 class Operator:
-    """Whoever runs `make up` here: a home with keys, an `ssh` that knows only them, and results.
+    """The user who runs `make up`: a home with keys, an `ssh` that uses only them, and results.
 
     Attributes:
-        folder: all of it.
-        machines: those that can be reached, by name as in an SSH configuration.
+        folder: the folder with all of these files.
+        machines: the machines by name, as in an SSH configuration.
     """
 
     folder: Path
@@ -38,7 +38,7 @@ class Operator:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables of a person's shell."""
+        """The variables of the user's shell."""
         return {
             **os.environ,
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
@@ -53,7 +53,7 @@ class Operator:
     def run(
         self, *arguments: str, seconds: float = 120, **environ: object
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; what it printed is in `stdout`."""
+        """Run a command to its end; `stdout` has all of its output."""
         return subprocess.run(
             self.command(*arguments),
             env=self.environ | {name: str(value) for name, value in environ.items()},
@@ -88,11 +88,11 @@ class Started:
     file: Path
 
     def output(self) -> str:
-        """Return what it has printed."""
+        """Return its output."""
         return self.file.read_text(errors="replace")
 
     def wait_for_text(self, text: str, seconds: float) -> float:
-        """Wait until it has printed a text; return how long that took.
+        """Wait until it has printed a text; return how long that took, in seconds.
 
         Raises:
             WaitError: it was not printed in time, or the command has ended without it.
@@ -112,7 +112,7 @@ class Started:
 
 
 def make_keys(folder: Path) -> None:
-    """Make the host's key and the operator's, and what each side knows of the other."""
+    """Make the host's and the operator's keys, and the files with which they trust each other."""
     folder.mkdir(parents=True)
     for name in ("host", "key"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
@@ -122,7 +122,7 @@ def make_keys(folder: Path) -> None:
 
 
 def make_ssh(folder: Path, keys: Path, addresses: Mapping[str, str]) -> None:
-    """Make an `ssh` that has a configuration of its own, which names the machines."""
+    """Make an `ssh` with its own configuration, which names the machines."""
     known = CONFIGURATION.format(folder=keys, user=USER)
     named = "".join(f"Host {name}\n  HostName {at}\n" for name, at in addresses.items())
     (folder / "config").write_text(f"{named}Host *\n{known}")
@@ -134,7 +134,7 @@ def make_ssh(folder: Path, keys: Path, addresses: Mapping[str, str]) -> None:
 
 @contextmanager
 def ssh_machines(bench: Workbench, names: Sequence[str], folder: Path) -> Iterator[Operator]:
-    """Start machines, and an operator who reaches them by their names; remove them at the end."""
+    """Start machines, and an operator who reaches them by name; remove the machines at the end."""
     image = build(DOCKERFILE, build_machine(), IMAGE)
     make_keys(folder / "keys")
     with started_machines(bench, names, image, f"{folder}/keys:/keys:ro") as started:

@@ -1,4 +1,4 @@
-"""How fast workers that a test starts on one machine look for each other."""
+"""The intervals at which workers look for each other if a test starts them on one machine."""
 
 from entrypoint.rendezvous.transport.timing import Timing
 

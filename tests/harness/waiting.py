@@ -1,4 +1,4 @@
-"""Waiting for conditions: each wait is bounded and, when it fails, says why with the logs."""
+"""Waits for conditions. Each wait has a time limit, and fails with the logs."""
 
 import time
 from collections.abc import Callable
@@ -12,13 +12,13 @@ PAUSE_SECONDS = 30
 
 
 class WaitError(AssertionError):
-    """What was waited for did not happen in time; the message holds the logs."""
+    """A condition was not true in time; the message contains the logs."""
 
 
 def wait_until(
     condition: Callable[[], object], timeout_seconds: float, what: str, logs: Callable[[], str]
 ) -> float:
-    """Wait until `condition` is true and return how many seconds that took.
+    """Wait until `condition` is true; return how long that took, in seconds.
 
     Raises:
         WaitError: it was not true in time.
@@ -41,7 +41,7 @@ def wait_inside(  # noqa: PLR0913 -- the last one has a default
     *,
     user: str = "",
 ) -> None:
-    """Wait until a shell's condition is true in a container, which asks itself.
+    """Wait until a shell condition is true; a loop in the container checks it.
 
     Raises:
         WaitError: it was not true in time.
@@ -62,7 +62,7 @@ def wait_for_text(container: Container, text: str, timeout_seconds: float = 60) 
     """
 
     def printed() -> bool:
-        # Asked for before the logs are read, so that the last line of an ended one counts.
+        # The state is read before the logs, so that the last line of an ended container counts.
         container.reload()
         ended = container.status == "exited"
         if text in logs_of(container):
@@ -79,8 +79,8 @@ def wait_for_text(container: Container, text: str, timeout_seconds: float = 60) 
 def pause(container: Container) -> None:
     """Freeze all processes of a container, as `docker pause` does.
 
-    On a busy machine with cgroup v1 the engine gives up now and then ("unable to freeze"), and
-    thaws what it has frozen.
+    On a busy machine with cgroup v1, the engine sometimes gives up ("unable to freeze"), and thaws
+    the processes again. Then this function tries again.
 
     Raises:
         WaitError: it was not frozen in time.
@@ -97,5 +97,5 @@ def pause(container: Container) -> None:
 
 
 def logs_of(container: Container) -> str:
-    """Return what the container has printed so far, both streams in order."""
+    """Return the container's output so far, with both streams in order."""
     return container.logs().decode(errors="replace")

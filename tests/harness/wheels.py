@@ -1,4 +1,4 @@
-"""Wheels for tests: made by the test itself, or downloaded once for the image's Python."""
+"""Wheels for tests, which a test makes itself, or which are downloaded for the image's Python."""
 
 import platform
 import subprocess
@@ -15,7 +15,7 @@ FOR_IMAGE = ("--python-version", "3.11", "--only-binary", ":all:")
 def download_wheels(lock: str) -> Path:
     """Return the folder with the wheels of requirements/`lock`.txt, for the image's Python.
 
-    Downloads again only after the lock has changed.
+    They are downloaded again only if the lock has changed.
     """
     of_libc = [f"manylinux_2_{minor}_{platform.machine()}" for minor in (36, 28, 24, 17)]
     platforms = [*of_libc, f"manylinux2014_{platform.machine()}", "any"]
@@ -26,9 +26,9 @@ def download_wheels(lock: str) -> Path:
 def install_packages(lock: str) -> Path:
     """Return the folder with the packages of requirements/`lock`.txt, for the image's Python.
 
-    Installs again only after the lock has changed.
+    They are installed again only if the lock has changed.
     """
-    # Unlike pip, uv applies the lock's conditions to the image's Python, not to this one.
+    # Unlike pip, uv evaluates the lock's markers for the image's Python, not for this one.
     uv = str(Path(sys.executable).with_name("uv"))
     target = f"{platform.machine()}-manylinux_2_36"
     return _keep(lock, [uv, "pip", "install", "--python-platform", target, "--target"])
@@ -54,8 +54,8 @@ def write_wheel(
 ) -> Path:
     """Write a pure-Python wheel of `modules`, path -> text, into the folder; return its path.
 
-    It is what the format asks for (https://packaging.python.org/specifications/binary-distribution-format),
-    but for the digests in RECORD, which pip does not need.
+    The wheel follows the format (https://packaging.python.org/specifications/binary-distribution-format),
+    except that RECORD has no digests, which pip does not need.
     """
     needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
     info = f"{name}-{version}.dist-info"

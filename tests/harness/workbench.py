@@ -1,4 +1,4 @@
-"""One test session's place on the engine: the image under test, and names that only it uses."""
+"""One test session on the engine: the image under test, and names that only this session uses."""
 
 import itertools
 import os
@@ -19,12 +19,12 @@ NAME_PREFIX = "ctt"
 
 @dataclass(frozen=True)
 class Workbench:
-    """What containers of this session are made of and called.
+    """The engine, the image and the names of one test session.
 
     Attributes:
         client: the engine.
-        image: name of the image under test.
-        prefix: begins the name of every container, network, volume and Compose project.
+        image: the name of the image under test.
+        prefix: the prefix of the names of all containers, networks, volumes and Compose projects.
     """
 
     client: DockerClient
@@ -33,7 +33,7 @@ class Workbench:
     _numbers: Iterator[int] = field(default_factory=itertools.count, repr=False)
 
     def new_name(self, kind: str) -> str:
-        """Return a name that nothing on this engine has."""
+        """Return a name that is unused on this engine."""
         return f"{self.prefix}-{kind}-{next(self._numbers)}"
 
     def inspect_image(self) -> Image:
@@ -42,31 +42,30 @@ class Workbench:
 
     @cached_property
     def packages(self) -> Path | None:
-        """Where the image's packages are on the disk; see `packages_on_disk`."""
+        """The folder of the image's packages on the disk; see `packages_on_disk`."""
         return packages_on_disk(self.inspect_image())
 
     def start(self, *command: str, **options: object) -> Container:
-        """Start a container in the background; options are the Docker SDK's, and `image`.
+        """Start a container in the background; options are those of the Docker SDK, and `image`.
 
-        It runs as this user unless told otherwise, so that what it writes to mounted folders can
-        be removed again.
+        By default it runs as this user, so that its files in mounted folders can be removed.
         """
         settings: dict[str, object] = {"user": own_user(), "name": self.new_name("run")} | options
         image = settings.pop("image", self.image)
         return self.client.containers.run(image, list(command), detach=True, **settings)
 
     def leftovers(self) -> list[str]:
-        """Return what of this session is on the engine now, as `kind name`."""
+        """Return the session's objects on the engine, as `kind name`."""
         mine = {"name": self.prefix}
         found = [f"container {item.name}" for item in self.containers()]
         found += [f"network {item.name}" for item in self.client.networks.list(filters=mine)]
         return found + [f"volume {item.name}" for item in self.client.volumes.list(filters=mine)]
 
     def containers(self) -> list[Container]:
-        """Return this session's containers, ended ones too."""
+        """Return this session's containers, including those that have ended."""
         return self.client.containers.list(all=True, filters={"name": self.prefix})
 
 
 def own_user() -> str:
-    """Return this process's user and group as `docker run --user` takes them."""
+    """Return this process's user and group, in the format of `docker run --user`."""
     return f"{os.getuid()}:{os.getgid()}"

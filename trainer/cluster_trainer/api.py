@@ -65,8 +65,8 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
     """Set up devices, threads and precision, and return the strategy that the settings name.
 
     You can use any other strategy of tf.distribute. This one has the image's measured choices of
-    threads and communication. Call it before anything else of TensorFlow. On a cluster it returns
-    once all workers are there.
+    threads and communication. Call this function before anything else of TensorFlow. On a cluster,
+    it returns once all workers are there.
 
     Args:
         settings: `strategy`, `devices`, `logical_cpus`, `collectives`, `wire`, `sync_every`,
@@ -74,7 +74,7 @@ def start_strategy(**settings: object) -> tf.distribute.Strategy:
             (docs/reference/settings.md).
 
     Raises:
-        SystemExit: with code 78, after a message, if a setting is not acceptable.
+        SystemExit: a setting is refused; code 78, after a message.
     """
     try:
         job = read_start(os.environ, settings)
@@ -96,37 +96,38 @@ def fit(
 ) -> list[SimpleNamespace]:
     """Train a model under the strategy that it was built in, on one device or many workers.
 
-    It does what `python -m trainer` does: Keras's `fit` with the epoch order, checkpoints on each
-    worker, a resume from the newest of them, evaluation after each epoch, metrics.jsonl,
-    result.json and the trained model. All workers of a cluster call it with the same arguments and
-    load the same data. They compare both before they begin, and refuse differences.
+    It does the same as `python -m trainer`. It calls Keras's `fit`, saves checkpoints on each
+    worker, resumes from the newest one, and evaluates after each epoch. It writes metrics.jsonl,
+    result.json and the trained model. All workers must call it with the same arguments and the same
+    data. The workers compare both before they begin, and refuse differences.
 
-    If a peer is lost (exit code 75), or the process is asked to stop (143, after a checkpoint), it
-    does not return but ends the process, because TensorFlow could not continue in it. The
-    entrypoint restarts the script after a loss, and not after a stop.
+    If a peer is lost, it ends the process with exit code 75, and the entrypoint restarts the
+    script. If the process is asked to stop, it ends the process with 143, after a checkpoint.
 
     Args:
-        model: built within `strategy.scope()`. A compiled model is trained as it is, unless an
-            optimizer, a loss or metrics are given: then it is compiled again.
-        dataset: a name as TRAINER_DATASET takes it, or (train, test), each (inputs [n, …],
-            labels [n, …]) as arrays, an unbatched tf.data.Dataset of such pairs, or whatever else
-            Keras's `fit` takes; test may be None. The same on all workers: each takes its own slice
-            of every batch. Inputs of pairs reach the model as they are, floating-point numbers as
-            float32; uint8 [n, height, width, channels] are taken for pictures, and scaled from
-            0..255 to 0..1. All else reaches it as it is.
-        optimizer: made within the same scope, or the name of one; default: the one in the settings.
-        loss: as `compile` takes it. Not given: for labels that are classes, whole numbers [n] from
-            0, the cross-entropy of logits [n, classes].
-        metrics: in a form that `compile` accepts. Default: for classes, the accuracy.
-        settings: those of docs/reference/settings.md, without TRAINER_ and in lower case:
-            `epochs=5`, `global_batch_size=128`. A setting that would do nothing is refused.
+        model: a model that was built within `strategy.scope()`. A compiled model is trained as it
+            is. If an optimizer, a loss or metrics are given, it is compiled again.
+        dataset: a name, as in TRAINER_DATASET; or (train, test), where test may be None. Each part
+            is a pair of arrays (inputs [n, …], labels [n, …]), an unbatched tf.data.Dataset of such
+            pairs, or any other data that Keras's `fit` takes. All workers need the same data, and
+            each takes its own slice of every batch. Inputs of pairs become float32 if they are
+            floating-point numbers. uint8 [n, height, width, channels] are pictures, and are scaled
+            from 0..255 to 0..1. Everything else reaches the model unchanged.
+        optimizer: an optimizer that was made within the same scope, or a name; default: from the
+            settings.
+        loss: a loss that `compile` accepts. Default, if the labels are classes, integers [n] from
+            0: the cross-entropy of logits [n, classes].
+        metrics: metrics that `compile` accepts. Default, if the labels are classes: the accuracy.
+        settings: the settings of docs/reference/settings.md, in lower case without TRAINER_, such
+            as `epochs=5`, `global_batch_size=128`. A setting without an effect is refused.
 
     Returns:
-        Each epoch's metrics, as in metrics.jsonl: `.loss`, `.test_accuracy`; the same on all
-        workers; those of earlier starts, too.
+        each epoch's metrics, as in metrics.jsonl: `.loss`, `.test_accuracy`. They are the same on
+        all workers, and include epochs of earlier starts.
 
     Raises:
-        SystemExit: with code 78, after a message, if something does not fit.
+        SystemExit: a setting, the data, the model or a checkpoint is refused; code 78, after a
+            message.
     """
     own = Own(optimizer, loss, metrics)
     compiles = own.is_given or not getattr(model, "compiled", False)
@@ -152,7 +153,7 @@ def fit(
 
 @dataclass(frozen=True)
 class Own:
-    """The parts that a script gives to `compile`; None: as the settings say."""
+    """The parts that a script gives to `compile`; None: the settings decide."""
 
     optimizer: Any
     loss: Any
@@ -165,7 +166,7 @@ class Own:
 
     @property
     def overridden(self) -> list[str]:
-        """The settings that then have no effect."""
+        """The settings that have no effect because of the given parts."""
         names = [*OF_THE_OPTIMIZER] if self.optimizer is not None else []
         names += ["loss"] if self.loss is not None else []
         return names + (["metrics"] if self.metrics is not None else [])
@@ -204,7 +205,7 @@ def _refuse(error: ConfigurationError) -> NoReturn:
 
 
 def _load(dataset: str | tuple[Any, Any], config: TrainerConfig, reporter: Reporter) -> DataSet:
-    """Load the data set, or take the arrays."""
+    """Load the named data set, or wrap the script's data."""
     if isinstance(dataset, str):
         return train.load_data(config, reporter)
     registry.refuse_image_size(config.image_size, config.dataset)
@@ -258,7 +259,7 @@ def _complete(run: Run, job: Job, reporter: Reporter) -> Completed:
 
 
 def _leave_together(workers: Workers) -> None:
-    """Wait until all workers end: to the others, a worker that ends early is a lost one."""
+    """Wait until all workers end, because a worker that ends early would count as lost."""
     atexit.register(meets_the_others, workers, LastCall().begin())
 
 

@@ -13,9 +13,9 @@ def write_whole(file: Path, content: bytes, *, durable: bool) -> None:
     """Write a file under another name, and rename it once it is complete.
 
     Args:
-        file: in a folder that is there; an earlier one is replaced.
-        content: all of it.
-        durable: wait until it would survive a loss of power.
+        file: the file, in an existing folder; an earlier file is replaced.
+        content: the whole content.
+        durable: whether to wait until it would survive a loss of power.
 
     Raises:
         OSError: it could not be written; an earlier file of that name is still there.
@@ -34,10 +34,11 @@ def write_streamed(
     """Write a file piece by piece; see `write_whole`.
 
     Args:
-        folder: it is there.
-        name: distinguishes the unfinished file from others.
-        write: is given the file, and returns its final name, which may depend on its content.
-        durable: wait until it would survive a loss of power.
+        folder: an existing folder.
+        name: a name that distinguishes the unfinished file from others.
+        write: writes to the file that it gets, and returns the final name, which may depend on the
+            content.
+        durable: whether to wait until it would survive a loss of power.
 
     Returns:
         the complete file.
@@ -62,7 +63,7 @@ def write_streamed(
 
 
 def append_whole(file: Path, content: bytes) -> None:
-    """Append all of the content to a file, or nothing; the operating system has it at once.
+    """Append all of the content to a file, or nothing; pass it to the operating system at once.
 
     Raises:
         OSError: there is no such folder, or no room for all of it.

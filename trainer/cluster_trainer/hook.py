@@ -37,10 +37,10 @@ def install() -> None:
     """Replace parts of Keras, unless CLUSTER_TRAINER_ENGINE is off.
 
     Raises:
-        SystemExit: with code 78, after a message, if that is something else, or so are
-            TRAINER_COLLECTIVES and TRAINER_FIRST_BATCH.
+        SystemExit: CLUSTER_TRAINER_ENGINE, TRAINER_COLLECTIVES or TRAINER_FIRST_BATCH has an
+            invalid value; code 78, after a message.
     """
-    # Without an entrypoint, this process and those that it starts are a start of their own.
+    # Without an entrypoint, this process and its child processes count as one start.
     os.environ.setdefault("START_ID", os.urandom(8).hex())
     if _one_of("CLUSTER_TRAINER_ENGINE", ("on", "off"), "on or off") == "on":
         _begin_log()
@@ -64,10 +64,10 @@ def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running)
 
 
 def _called(run: Callable[[], Any], strategy: Any) -> Any:
-    """Run a call other than `fit`; if this worker is alone, only a refusal is added.
+    """Run a call other than `fit`. On a single worker, only refusals end the process.
 
     Raises:
-        SystemExit: with code 78, after a message, if something does not fit.
+        SystemExit: the call is refused; code 78, after a message.
     """
     environ = _environ()
     if not environ.get("TF_CONFIG"):
@@ -81,7 +81,7 @@ def _called(run: Callable[[], Any], strategy: Any) -> Any:
 
 @contextmanager
 def _refusals_end(environ: Mapping[str, str]) -> Iterator[None]:
-    """End the process (78) if something within is refused: an exception may end a thread alone."""
+    """End the process (78) after a refusal in the context; an exception may end only a thread."""
     try:
         yield
     except ConfigurationError as error:
@@ -90,9 +90,9 @@ def _refusals_end(environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an excepthook that ends a script with 75 if its own code has met a lost peer.
+    """Return an excepthook that ends a script with 75 if its own code fails because of a lost peer.
 
-    It ends a script whose own code was refused with 78. Such a message has no traceback.
+    If its own code was refused, the hook ends it with 78, after a message without a traceback.
     """
 
     def tell(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
@@ -108,9 +108,9 @@ def _telling_of_lost_peers(before: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _environ() -> Mapping[str, str]:
-    """Return the variables, without a TF_CONFIG of the script's own that names no task.
+    """Return the environment, without the script's own TF_CONFIG if that names no task.
 
-    Its content is between the script and TensorFlow, and never fails here.
+    Only TensorFlow judges its content; it never causes an error here.
     """
     environ = as_started(os.environ)
     text = environ.get("TF_CONFIG", "")
@@ -129,7 +129,7 @@ def _warn_of_no_task() -> None:
 
 
 def _begin_log() -> None:
-    """Format our lines from the first one on, if the entrypoint has started this process."""
+    """Start the trainer's log, if the entrypoint has started this process."""
     if os.environ.get("STATUS_FILE") or os.environ.get("TF_CONFIG"):
         from cluster_trainer.fits.script.log import begin_log  # noqa: PLC0415
 
@@ -137,10 +137,10 @@ def _begin_log() -> None:
 
 
 def _one_of(variable: str, known: Sequence[str], accepted: str) -> str:
-    """Return a variable's value; the first of the accepted ones if it is not set.
+    """Return a variable's value, or the first accepted value if it is not set.
 
     Raises:
-        SystemExit: it is something else.
+        SystemExit: the value is not accepted; code 78, after a message.
     """
     wanted = os.environ.get(variable, "").strip() or known[0]
     if wanted not in known:

@@ -1,4 +1,4 @@
-"""A script's own functions: the names that their code reads and assigns, and the variables."""
+"""Finds the names that a script's own functions read and assign, and the variables behind them."""
 
 import dis
 import inspect
@@ -21,9 +21,9 @@ class Names:
     """The names in a function's code, and in the functions within it.
 
     Attributes:
-        globals: those that it reads.
-        attributes: those that it reads, of whatever object.
-        stored: attributes, globals and variables of outer functions that it assigns.
+        globals: the globals that it reads.
+        attributes: the attributes that it reads, of any object.
+        stored: the attributes, globals and variables of outer functions that it assigns.
     """
 
     globals: frozenset[str]

@@ -1,4 +1,4 @@
-"""Whether this is a container of a Kubernetes pod, for messages that say what to do.
+"""Tells whether this is a container of a Kubernetes pod, for the advice in messages.
 
 The entrypoint has a twin of this file (`entrypoint/pod.py`), because the two packages share no
 code.
@@ -14,7 +14,7 @@ FIRST_LINE = b"# Kubernetes-managed hosts file"
 
 
 def is_in_pod() -> bool:
-    """Whether this process runs in a pod."""
+    """Tell whether this process runs in a pod."""
     with suppress(OSError), HOSTS.open("rb") as file:
         return file.readline(256).startswith(FIRST_LINE)
     return False

@@ -87,7 +87,7 @@ class WorkerIsBackError(PassedOn):
 
 
 class RoundsChosenError(PassedOn):
-    """The first seconds of a fit have chosen that it averages weights: all begin it again.
+    """The first seconds of a fit have led to averages of weights, so all workers begin it again.
 
     Args:
         every: the steps between two averages.

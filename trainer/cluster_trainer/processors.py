@@ -1,8 +1,8 @@
 """Processors that this container may use, and the threads that TensorFlow makes for them.
 
 TensorFlow and Python know which processors a process may use, but not a limit of their time
-(`docker run --cpus`). A script's process runs this before it imports TensorFlow, so nothing here is
-slow.
+(`docker run --cpus`). A script's process runs this before it imports TensorFlow, so this module
+must be fast.
 """
 
 import os
@@ -18,13 +18,13 @@ while another that it calls waits for its own, and their number costs nothing.""
 
 
 def threads_of_script(environ: Mapping[str, str], cgroup: Path = CGROUP) -> dict[str, str]:
-    """Return the variable that a script needs for its number of threads.
+    """Return the variable that sets a script's number of threads, if it needs one.
 
-    That is TRAINER_THREADS, if it is a number, otherwise the limit of the container, unless OpenMP
-    has a number. A variable that is already set takes precedence.
+    The number is TRAINER_THREADS, if that is a number. Otherwise it is the container's limit,
+    unless OpenMP has a number. A variable that is already set takes precedence.
 
     Args:
-        environ: of the script.
+        environ: the script's environment.
         cgroup: the folder in which the container sees its cgroup.
     """
     wanted = environ.get("TRAINER_THREADS", "").strip()

@@ -1,4 +1,4 @@
-"""Whether there is a folder for temporary files, without which TensorFlow cannot be imported."""
+"""Checks for a folder for temporary files, without which TensorFlow cannot be imported."""
 
 import os
 import tempfile

@@ -32,14 +32,14 @@ def serve(folder: Path, port: int) -> None:
     """Serve until this process is told to end.
 
     Args:
-        folder: of all runs.
-        port: on all of this machine's, or this container's, interfaces.
+        folder: the folder of all runs.
+        port: the port, on all interfaces of this machine or container.
     """
     sys.modules[WITHOUT_TENSORFLOW] = ModuleType(WITHOUT_TENSORFLOW)
     io_wrapper.ListRecursivelyViaWalking = folders_below
     logging.getLogger("tensorboard").setLevel(
         logging.ERROR
-    )  # a run that continues is not worth a line
+    )  # without a line for each run that continues
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)  # in its threads, too
     board = program.TensorBoard(plugins=default.get_plugins())

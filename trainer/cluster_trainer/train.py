@@ -82,7 +82,7 @@ def build_run(job: Job, data: DataSet, distribution: tf.distribute.Strategy) -> 
 
 
 def compile_for(model: keras.Model, job: Job, data: DataSet, plan: RunLength) -> Run:
-    """Compile a model as the settings say, unless it is compiled; call it in the scope.
+    """Compile a model by the settings, unless it is compiled; call this in the strategy's scope.
 
     Raises:
         ConfigurationError: the settings do not fit the model, or would do nothing.

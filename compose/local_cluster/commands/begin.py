@@ -20,8 +20,8 @@ from local_cluster.shared_folder import SharedFolder, refusal
 
 RUNS = Path(folders.IN_CONTAINERS)
 OWN_RUN = Path("/var/lib/cluster-trainer-run")
-"""In this container's own layer, so the file exists as long as the container."""
-DONE = ("DONE", "ENDED")  # of the trainer, and of a script
+"""The file is in this container's own layer, so it exists as long as the container."""
+DONE = ("DONE", "ENDED")  # the trainer writes the first, a script the second
 
 
 def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN) -> int:
@@ -59,7 +59,7 @@ def _wrong_image(image: str) -> list[str]:
 
 
 def unfinished(runs: Path, own_run: Path) -> str:
-    """Return the run that this container has chosen before, unless it is done."""
+    """Return the run that this container chose earlier; empty if there is none, or it is done."""
     try:
         name = own_run.read_text()
     except FileNotFoundError:

@@ -12,7 +12,7 @@ from local_cluster import engine
 from local_cluster.settings import mounts
 from local_cluster.settings.given import DEFAULT_IMAGE, GivenVariables, User
 
-# It has only the rights that its command needs.
+# The container has only the rights that its command needs.
 HARDENED = (
     *("--rm", "--read-only", "--cap-drop", "ALL"),
     *("--security-opt", "no-new-privileges:true"),
@@ -20,7 +20,7 @@ HARDENED = (
 WITHOUT_ENTRYPOINT = ("--entrypoint", "/usr/bin/tini")
 """The container's first process, instead of the entrypoint, which would look for a cluster."""
 FIRST = ("-g", "--")
-"""That process's arguments before the command."""
+"""The arguments of tini that come before the command."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class OneContainer:
     user: User
 
     def become(self, options: Sequence[str], command: Sequence[str]) -> NoReturn:
-        """Replace this process with `docker run`: it gets Ctrl-C, and its exit code counts."""
+        """Replace this process with `docker run`, which receives Ctrl-C and sets the exit code."""
         user = f"{self.user.uid}:{self.user.gid}"
         run = ["docker", "run", *HARDENED, "--user", user, *options, self.image, *command]
         sys.stdout.flush()
@@ -39,7 +39,7 @@ class OneContainer:
 
 
 def read(environ: Mapping[str, str], given: GivenVariables) -> OneContainer:
-    """Read the image and the user.
+    """Read the image and the user from the variables.
 
     Raises:
         EndError: a setting is wrong, or there is no such image.

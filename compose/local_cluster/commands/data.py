@@ -38,7 +38,7 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
     """Make small samples of sets from the pictures that `scripts/build.sh pictures` fetches.
 
     Raises:
-        EndError: a setting is wrong, or there is no image, or there are no pictures.
+        EndError: a setting is wrong, or the image or the pictures are missing.
     """
     if not PICTURES.is_dir():
         accepted = f"pictures in {PICTURES}; `scripts/build.sh pictures` fetches them"
@@ -54,7 +54,7 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
 def _become(
     environ: Mapping[str, str], program: Sequence[str], names: Sequence[str], *options: str
 ) -> NoReturn:
-    """Replace this process with `docker run`: it gets Ctrl-C, and its exit code counts."""
+    """Replace this process with `docker run`, which receives Ctrl-C and sets the exit code."""
     if not all(names) or not names:
         raise EndError(EXIT_CONFIGURATION, NO_NAME)
     given = GivenVariables(environ)
@@ -67,7 +67,7 @@ def _become(
 
 
 def _volume(cluster: str) -> str:
-    """Return the volume that Compose would create, with the labels by which it recognises it."""
+    """Return the name of the project's data volume; create it with Compose's labels if missing."""
     volume = f"{cluster}_{VOLUME}"
     labels = (f"{engine.PROJECT}={cluster}", f"com.docker.compose.volume={VOLUME}")
     if engine.ask("volume", "inspect", volume).returncode:

@@ -1,4 +1,4 @@
-"""`down`, `logs` and `ps`: Compose's own, of all workers."""
+"""`down`, `logs` and `ps`: run Compose's commands of these names for all workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def down(environ: Mapping[str, str]) -> NoReturn:
 
 
 def logs(environ: Mapping[str, str]) -> NoReturn:
-    """Follow the local cluster's lines."""
+    """Follow the local cluster's output."""
     _become(environ, "logs", "--follow")
 
 
@@ -29,7 +29,7 @@ def ps(environ: Mapping[str, str]) -> NoReturn:
 
 
 def _become(environ: Mapping[str, str], *arguments: str) -> NoReturn:
-    """Become Compose, which reads compose.yaml and .env by itself.
+    """Replace this process with Compose, which reads compose.yaml and .env by itself.
 
     Raises:
         EndError: there is no docker command.

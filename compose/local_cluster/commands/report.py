@@ -20,10 +20,10 @@ PROGRAM = (*container.FIRST, "python", "-m", "trainer.report")
 
 
 def report(environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process with `docker run`, whose exit code counts.
+    """Replace this process with `docker run`, which sets the exit code.
 
     Raises:
-        EndError: a setting is wrong, or there is no such run, no image, or no packages.
+        EndError: a setting is wrong, or the run, the image or the packages are missing.
     """
     one, runs = container.read(environ, GivenVariables(environ)), runs_folder(environ)
     names = _names(runs, environ.get("RUN_NAME", ""))
@@ -36,7 +36,7 @@ def report(environ: Mapping[str, str]) -> NoReturn:
 
 
 def _names(runs: Path, text: str) -> list[str]:
-    """Return the names of the given runs, otherwise that of the newest run.
+    """Return the names of the given runs, or of the newest run if none is given.
 
     Raises:
         EndError: a run does not exist.

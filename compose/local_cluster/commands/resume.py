@@ -74,7 +74,7 @@ def _start_again(cluster: engine.Project, worker: str) -> None:
 
 
 def name_of_run(runs: Path, name: str) -> str:
-    """Return the given run's name, otherwise that of the newest run."""
+    """Return the given run's name, or that of the newest run if none is given."""
     if name in ("", LATEST):
         try:
             name = SharedFolder(runs).target_of(LATEST)
@@ -88,9 +88,9 @@ def name_of_run(runs: Path, name: str) -> str:
 
 
 def was_of(record: RunRecord, name: str) -> dict[str, str]:
-    """Return the settings with which a run was started.
+    """Return the settings with which a run was started, from its record.
 
-    Workers can write cluster.json. So without a record, it is not used.
+    cluster.json does not replace a missing record, because workers can write that file.
     """
     if kept := record.text():
         return remembered.parse(kept)
@@ -132,9 +132,9 @@ def _refuse(
 
 
 def _other_machines(was: str, environ: Mapping[str, str], now: str) -> list[str]:
-    """Return a sentence where there are more machines now, or fewer, and no batch is given.
+    """Return a sentence if the number of machines has changed and no batch size is given.
 
-    What each worker was given would make another global batch, and another model.
+    With the old batch size per replica, the global batch size and so the model would change.
     """
     if not now or environ.get(GLOBAL_BATCH) or environ.get(BATCH):
         return []

@@ -26,13 +26,13 @@ FRACTION = re.compile(r"\.[0-9]+")
 MINUTE, HOUR = 60, 3600
 GAP = "  "
 TIME_AND_LEVEL = "^([0-9:]{{8}} [A-Z]+) {} "
-"""Removed from a line, because the first column has the worker."""
+"""The beginning of a line. The worker's name is removed from it: the first column has the name."""
 TERMINAL_LINES = 2
 """The maximum number of terminal lines for one worker: its last line may be long."""
 
 
 def status(environ: Mapping[str, str], *, as_json: bool) -> int:
-    """Print the status of all workers, also of those that have ended; return the exit code.
+    """Print the status of all workers, including those that have ended; return the exit code.
 
     Raises:
         EndError: there are no workers, or the engine does not answer.
@@ -53,8 +53,8 @@ def show(found: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     """Print the status of workers.
 
     Args:
-        found: as `look_at` returns it; each may have a `machine`, which is named then.
-        as_json: whether it is for programs.
+        found: the result of `look_at`. An entry may have a `machine`, which is then shown, too.
+        as_json: whether to print JSON, for programs.
     """
     if as_json:
         text = json.dumps(found, indent=2) + "\n"
@@ -114,7 +114,7 @@ NO_USAGE: Mapping[str, Any] = {"memory": None, "cpu_percent": None}
 
 
 def usage(ids: Sequence[str], on: Engine = engine.LOCAL) -> dict[str, dict[str, Any]]:
-    """Return memory and CPU of containers that run, by their ids."""
+    """Return the memory and the CPU usage of running containers, by container id."""
     if not ids:
         return {}
     ended = on.ask("stats", "--no-stream", "--no-trunc", "--format", USAGE, *ids)

@@ -20,7 +20,7 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
     """Ask the workers, or one of them by its number, to stop, and wait until they have ended.
 
     Raises:
-        EndError: no worker runs, or not this one.
+        EndError: no worker is running, or the given one is not.
     """
     cluster = engine.Project(project(environ))
     running = cluster.workers("--filter", "status=running")

@@ -1,4 +1,4 @@
-"""`tensorboard`: shows all runs in a browser, also while they run, from a separate container."""
+"""`tensorboard`: shows all runs in a browser, even while they run, from a separate container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = (*container.FIRST, "python", "-m", "cluster_trainer.tensorboard_server
 
 
 def tensorboard(environ: Mapping[str, str]) -> NoReturn:
-    """Replace this process with `docker run`: Ctrl-C ends it, and its exit code counts.
+    """Replace this process with `docker run`, which Ctrl-C ends and which sets the exit code.
 
     Raises:
         EndError: a setting is wrong, or there is no image.
@@ -54,7 +54,7 @@ def _refuse_taken(port: str) -> None:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listening.bind((HOST, int(port)))
-            except PermissionError:  # the engine may do so
+            except PermissionError:  # the engine may have the right to
                 return
             except OSError:
                 accepted = "a port that no other program listens on, as in `PORT=6007`"

@@ -29,7 +29,7 @@ def up(environ: Mapping[str, str]) -> int:
     """Run a cluster to its end, and return its exit code.
 
     The code is 0 if all workers exit with 0. Otherwise it is the code of the worker that failed
-    first, or that of the signal with which this process, or all workers, were stopped.
+    first, or the code of the signal that stopped this process or all workers.
 
     Raises:
         EndError: a setting is wrong, another start uses the project or the run, or the engine
@@ -55,7 +55,7 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
 
 
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
-    """Run a cluster whose locks are held to its end, and return its exit code."""
+    """Run a cluster to its end, while its locks are held; return its exit code."""
     begin = time.monotonic()
     nvidia = "gpu" in settings.image and engine.has_nvidia()
     chosen = compose.variables(

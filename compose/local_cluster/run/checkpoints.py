@@ -44,7 +44,7 @@ class CheckpointFile:
 
 
 def newest(run: SharedFolder, workers: int) -> CheckpointFile | None:
-    """Return the newest checkpoint of any worker of a run; a script's last fit comes first."""
+    """Return the newest checkpoint of any worker of a run; a script's later fits are newer."""
     found = [
         checkpoint
         for service in services(workers)
@@ -66,13 +66,13 @@ def _checkpoints_of(home: SharedFolder) -> list[CheckpointFile]:
 
 
 def fit_of(name: str) -> int:
-    """Return the number of the script's fit that a folder of this name has, from 1; 0: none."""
+    """Return the number of the fit in a folder's name, from 1; 0: it is not a fit's folder."""
     match = FIT.fullmatch(name)
     return int(match["number"]) if match else 0
 
 
 def global_batch(checkpoint: CheckpointFile) -> str | None:
-    """Return the run's global batch size, which a checkpoint has as uncompressed JSON."""
+    """Return the run's global batch size, which a checkpoint holds as uncompressed JSON."""
     try:
         with checkpoint.folder.open(checkpoint.name) as file:
             seen = b""

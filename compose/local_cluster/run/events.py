@@ -131,7 +131,7 @@ class WorkerStates:
         return [service for service, worker in self._workers.items() if worker.code]
 
     def is_one_done(self) -> bool:
-        """Tell whether a worker has ended with success; it does not meet the others again."""
+        """Tell whether a worker has ended with success. It does not meet the others again."""
         return 0 in self._codes()
 
     def was_killed(self, service: str) -> bool:

@@ -116,7 +116,7 @@ def name_of_start(seconds: float, what: str) -> str:
 
 
 def hand_over(runs: Path, name: str, project: str, user: User) -> None:
-    """Change the owner of a run that root has made to the user to whom the results belong.
+    """Give a run that root has made to the user to whom the results belong.
 
     Raises:
         OSError: this process is not allowed to.

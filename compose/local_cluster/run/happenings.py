@@ -1,4 +1,4 @@
-"""The queue of what a run waits for: signals, the end of Compose's start, the engine's events."""
+"""The queue of events that a run waits for: signals, Compose's end, and the engine's events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Shows and saves the workers' lines: container.log has all, the screen has some.
 
-Worker 0, the chief, logs the events of the cluster. Of another worker, the screen shows the lines
-that concern it: warnings, errors with the lines that follow them, waits, restarts, its end, and
+Worker 0, the chief, logs the events of the cluster. Of every other worker, the screen shows only
+its own events: warnings, errors with the lines that follow them, waits, restarts, its end, and
 standard error. VERBOSE=1 shows all lines.
 """
 
@@ -18,10 +18,11 @@ from local_cluster import engine
 from local_cluster.messages import complain, write
 from local_cluster.run.folder import LOG
 
-# TensorFlow's C++ info lines (level I) cannot be switched off before it has started, and are of no
-# use to people. Neither is its warning about the iterator that tf.distribute makes.
-# Its graph optimizer fails on a convolution with a bias before a LeakyReLU, on one device, too. The
-# graph does not change, and the results are right.
+# Lines of TensorFlow that are of no use to people:
+# - C++ info lines (level I), which cannot be switched off before TensorFlow has started;
+# - a warning about the iterator that tf.distribute makes;
+# - a failure of the graph optimizer on a convolution with a bias before a LeakyReLU. It happens on
+#   one device, too; the graph stays as it was, and the results are right.
 NOTES = re.compile(
     rb"^I[0-9]{4} [0-9:.]+ +[0-9]+ [a-z_]+\.cc:[0-9]+\]"
     rb"|Input of GeneratorDatasetOp"
@@ -104,7 +105,7 @@ class WorkerLines:
         service: the worker.
         log: the open file in which all lines are saved; None: they are not saved.
         screen: the screen's options.
-        is_chief: whether it speaks for all workers.
+        is_chief: whether it logs the events of the cluster.
         on_error_line: is called after each line of its standard error.
     """
 
@@ -153,7 +154,7 @@ def take_both(process: subprocess.Popen[bytes], take: Callable[..., None]) -> in
     """Give each line of a process's two outputs to `take`; return its exit code when it has ended.
 
     Args:
-        process: it.
+        process: a process with pipes for both outputs.
         take: is called with a line and `is_error`, from two threads.
     """
 

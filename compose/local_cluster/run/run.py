@@ -139,9 +139,9 @@ class LocalRun:
         return 0
 
     def _starts_again(self, worker: Failed) -> bool:
-        """Start a killed container again, like a restart policy; return whether it starts.
+        """Start a killed container again, like a restart policy; return whether it is started.
 
-        It does not if it would begin at step 0, or if another worker is done and cannot meet it.
+        It is not started if it would begin at step 0, or if another worker is already done.
         """
         if not (self._workers.was_killed(worker.service) and self._left[worker.service]):
             return False

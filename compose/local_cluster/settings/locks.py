@@ -35,7 +35,7 @@ def of_project(
         project: its name.
         user: to whom the lock's file belongs.
         environ: all variables.
-        taken: what is said if another command holds it; {project} stands for the name.
+        taken: the message if another command holds it; {project} stands for the name.
 
     Raises:
         EndError: another command holds it, or it cannot be opened.
@@ -47,7 +47,7 @@ def of_project(
 
 @contextmanager
 def of_run(runs: Path, name: str, user: User, environ: Mapping[str, str]) -> Iterator[None]:
-    """Hold the lock of a run, which another project may have started, too.
+    """Hold the lock of a run. Another project may try to train the same run.
 
     Raises:
         EndError: another start holds it, or it cannot be opened.

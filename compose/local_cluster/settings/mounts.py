@@ -41,7 +41,7 @@ def problems(
 
     Args:
         written: the folders in which workers can write, by their variables.
-        mounted: the paths that are mounted into them, by their variables.
+        mounted: the paths that are mounted into the workers, by their variables.
         overlays: the additional compose files, as given.
         state: the folder with the records of the runs' settings.
     """
@@ -63,7 +63,7 @@ def problems(
 
 
 def _accepted(folder: Path, state: Path) -> str:
-    """Return what is accepted instead of a folder that workers can write; "": it is accepted."""
+    """Return the requirement that a folder of the workers does not meet; "": it meets all."""
     for place in (ROOT, state):
         if _holds(folder, place):
             return f"a folder without {place} in it, because workers can write there"

@@ -99,7 +99,7 @@ def _refusal_of_setting(name: str, listed: Iterable[str]) -> str:
 
 
 def _decided(name: str) -> str:
-    """Return a sentence about a setting that a local cluster sets itself; None for others."""
+    """Return a sentence about a setting that a local cluster sets itself; empty for others."""
     if name not in DECIDED:
         return ""
     return f"{name}: a local cluster sets it; give {DECIDED[name]} instead."

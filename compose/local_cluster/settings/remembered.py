@@ -76,7 +76,7 @@ class RunRecord:
             raise EndError(EXIT_CONFIGURATION, message) from error
 
     def copy(self) -> bytes:
-        """Return what is in cluster.json, which a worker may have written; empty without a file."""
+        """Return the content of cluster.json, which a worker may have written; empty: no file."""
         try:
             return self.folder.read(FILE)
         except OSError:
@@ -103,7 +103,7 @@ class RunRecord:
 
 
 def own_by(user: User, paths: Iterable[Path]) -> None:
-    """Give files that root has made in the state folder to the user, who also runs it without sudo.
+    """Give files that root has made to the user, who must be able to write them without sudo.
 
     Raises:
         OSError: this process is not allowed to.

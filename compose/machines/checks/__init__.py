@@ -1,1 +1,1 @@
-"""What is asked of the machines before anything is started, and what is wrong with them."""
+"""Checks the machines before anything is started."""

@@ -14,18 +14,18 @@ from machines.machine import Machine, at_once
 
 
 def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> list[Facts]:
-    """Ask all machines at once, and return what they told.
+    """Check all machines at the same time, and return their facts.
 
-    The connections are tried between those that have the image; the others get it first.
+    Connections are tested between the machines that have the image. The others need it first.
 
     Args:
         machines: all machines of the cluster.
-        image: what their workers run.
+        image: the workers' image.
         project: the cluster's name.
         own: the workers that this start replaces.
 
     Raises:
-        EndError: with all that is wrong, one sentence each.
+        EndError: there are problems; the message has a sentence for each.
     """
     say(f"checking {len(machines)} machine(s)")
     told = at_once(lambda one: facts.ask(one, image, project, own.start), machines)
@@ -41,10 +41,10 @@ def _has_problem(facts_of_one: Facts, found: Sequence[str]) -> bool:
 
 
 def refuse(found: Sequence[str]) -> None:
-    """Refuse to start if a problem was found; empty sentences are none.
+    """Refuse to start if there are problems. Empty sentences do not count.
 
     Raises:
-        EndError: with each sentence.
+        EndError: there are problems; the message has these sentences.
     """
     sentences = [one for one in found if one]
     if sentences:

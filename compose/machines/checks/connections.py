@@ -46,9 +46,9 @@ for one in threads:
 print("tried", flush=True)
 sys.stdin.read()
 """
-"""What each machine runs in the image before there are workers: it answers on the worker's port,
-and tries those of others. It ends when its input does. Port 0: a worker has the port; it only
-tries the others."""
+"""A program that runs in the image on each machine before the workers start. It listens on the
+worker's port, and connects to the ports of the others. With port 0, it does not listen, because a
+worker has the port. It ends when its standard input is closed."""
 MOST_SECONDS = 60
 RUN = (
     *("docker", "run", "--rm", "--interactive", "--network", "host", "--read-only"),
@@ -57,16 +57,16 @@ RUN = (
 
 
 def addresses(all_facts: Sequence[Facts]) -> tuple[str, ...]:
-    """Return WORKER_HOSTS, in the order of the machines."""
+    """Return the addresses for WORKER_HOSTS, in the order of the machines."""
     found = at_once(lambda one: address_of(one.machine), all_facts)
     return tuple(f"{address}:{one.machine.host.port}" for address, one in zip(found, all_facts))
 
 
 def problems(image: str, all_facts: Sequence[Facts], own: Own) -> list[str]:
-    """Let each machine reach each other one; return a sentence for each that does not.
+    """Test the connection from each machine to each other; return a sentence for each failure.
 
-    A worker that this start replaces, and that runs, keeps its port. Its machine tries the ports of
-    the others, and the others try its port if the worker listens on it now.
+    A running worker that this start replaces keeps its port. Then its machine only connects to the
+    others, and they connect to its port only if the worker listens on it now.
     """
     if len(all_facts) < 2:  # noqa: PLR2004
         return []
@@ -74,7 +74,7 @@ def problems(image: str, all_facts: Sequence[Facts], own: Own) -> list[str]:
     places = [_Place(one, at, is_busy=_is_busy(one, own)) for one, at in zip(all_facts, hosts)]
     tries = [_Try(one.machine, _start(image, one, _others(one, places))) for one in places]
     told = at_once(_Try.read, tries)
-    ends = [one.end() for one in tries]  # only now: the others have reached them
+    ends = [one.end() for one in tries]  # not earlier: the others must be able to reach them
     names = {address: one.machine.name for address, one in zip(hosts, all_facts)}
     return [
         sentence
@@ -85,11 +85,11 @@ def problems(image: str, all_facts: Sequence[Facts], own: Own) -> list[str]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A machine that takes part.
+    """A machine in the test.
 
     Attributes:
-        facts: what it has told.
-        address: of its worker.
+        facts: the machine's facts.
+        address: its worker's address.
         is_busy: whether a worker that this start replaces has the port.
     """
 
@@ -103,7 +103,7 @@ class _Place:
 
     @property
     def answers(self) -> bool:
-        """Whether something listens on its port during the tries."""
+        """Whether a program listens on its port during the test."""
         return not self.is_busy or int(self.machine.host.port) in self.facts.listens
 
 
@@ -112,7 +112,7 @@ def _is_busy(facts: Facts, own: Own) -> bool:
 
 
 def _others(place: _Place, places: Sequence[_Place]) -> list[str]:
-    """Return whose ports a machine tries; two that trained together need not be tried again."""
+    """Return the addresses that a machine tests, without those of workers it has trained with."""
     return [
         one.address
         for one in places
@@ -129,13 +129,13 @@ def _start(image: str, place: _Place, others: Sequence[str]) -> subprocess.Popen
 
 @dataclass(frozen=True)
 class _Try:
-    """What one machine tries."""
+    """The test on one machine, while it runs."""
 
     machine: Machine
     process: subprocess.Popen[bytes]
 
     def read(self) -> list[str]:
-        """Return the lines about what it did not reach, when it has tried all."""
+        """Return a line for each address that it did not reach, once it has tried all."""
         return list(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -149,12 +149,12 @@ class _Try:
         late.cancel()
 
     def end(self) -> str:
-        """End it; return what went wrong with it as a whole."""
+        """End the program; return the reason if the program itself failed, otherwise ""."""
         _, err = self.process.communicate()
         return last_line(err.decode(errors="replace")) if self.process.returncode else ""
 
     def sentences(self, lines: Sequence[str], end: str, names: dict[str, str]) -> Iterator[str]:
-        """Yield what is wrong."""
+        """Yield a sentence for each problem."""
         for line in lines:
             other, _, why = line.partition("\t")
             yield (
@@ -162,4 +162,4 @@ class _Try:
                 f"({why}). Open the port, or name another address with address="
             )
         if end:
-            yield f"{self.machine.name}: the connections could not be tried: {end}"
+            yield f"{self.machine.name}: the connections could not be tested: {end}"

@@ -49,9 +49,9 @@ class Facts:
 
     Attributes:
         machine: the machine.
-        told: the lines of its answer, by their names.
-        error: why there are none; "" if there are.
-        clock: by how many seconds its clock is ahead of this machine's.
+        told: the values of its answer, by name.
+        error: the reason why there is no answer; "": there is one.
+        clock: the minimum number of seconds by which its clock is ahead of this machine's.
     """
 
     machine: Machine
@@ -60,31 +60,31 @@ class Facts:
     clock: float = 0.0
 
     def one(self, name: str) -> str:
-        """Return the first line of a name, "" without one."""
+        """Return the first value of a name, or "" if there is none."""
         return (self.told.get(name) or [""])[0]
 
     @property
     def folder(self) -> str:
-        """Where runs and code are there."""
+        """The machine's folder for runs and code."""
         return self.one("dir")
 
     @property
     def listens(self) -> set[int]:
-        """The ports on which a program listens there."""
+        """The ports on which programs of the machine listen."""
         return {int(one, 16) for one in self.told.get("listens", [])}
 
     @property
     def data(self) -> str:
-        """What is mounted at /data."""
+        """The machine's folder that is mounted at /data."""
         return self.machine.host.data or f"{self.folder}/data"
 
     def has(self, image: Image) -> bool:
-        """Tell whether the same image is there."""
+        """Tell whether the machine has the same image."""
         return self.one("image") == image.fingerprint
 
 
 def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
-    """Return the script that prints a machine's facts, a name and a value on each line."""
+    """Return the shell script that prints a machine's facts, one `name=value` on each line."""
     return PROBE.format(
         folder=shlex.quote(machine.host.dir),
         in_home=FOLDER_IN_HOME,
@@ -99,13 +99,13 @@ def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
 
 
 def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
-    """Ask a machine; one that cannot be reached is no error here.
+    """Ask a machine for its facts. If it cannot be reached, `error` of the result says why.
 
     Args:
-        machine: it.
-        image: what its worker is to run.
+        machine: the machine.
+        image: the worker's image.
         project: the cluster's name.
-        start: the project's last start, of which it names the workers; "": it is unknown.
+        start: the project's last start, whose workers the machine lists; "": it is unknown.
     """
     begin = time.time()
     ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project, start))}")
@@ -120,12 +120,12 @@ def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
 
 
 def _ahead(there: int, begin: float, end: float) -> float:
-    """Return by how many seconds a clock is ahead, at the least.
+    """Return the minimum number of seconds by which a machine's clock is ahead of this one's.
 
     Args:
-        there: its time, in whole seconds.
-        begin: the time here when it was asked.
-        end: the time here when it had answered.
+        there: the machine's time, in whole seconds.
+        begin: the time on this machine before the question.
+        end: the time on this machine after the answer.
     """
     ahead = there + 0.5 - (begin + end) / 2
     uncertain = (end - begin) / 2 + 0.5

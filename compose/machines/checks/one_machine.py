@@ -1,4 +1,4 @@
-"""Lists what is wrong with one machine, from the facts that it has told."""
+"""Lists the problems of one machine, from its facts."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from machines.machine import last_line
 
 FIRST_DOCKER = (20, 10)
 FIRST_DRIVER = (525, 60)
-"""The first that CUDA 12 runs on (entrypoint/checks/nvidia_driver.py)."""
+"""The oldest driver that runs CUDA 12 (entrypoint/checks/nvidia_driver.py)."""
 FREE_FOR_RUNS = 1 << 30
 TIMES_IMAGE = 2
-"""An image is unpacked beside what arrives of it."""
+"""The free space that an image needs, as a multiple of its size: it is received and unpacked."""
 
 
 def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong with a machine, without its name.
+    """Yield a sentence for each problem of a machine, without the machine's name.
 
     Args:
-        facts: what it has told.
-        image: what its worker runs.
+        facts: the machine's facts.
+        image: the worker's image.
         own: the workers that this start replaces.
     """
     if facts.error:
@@ -51,7 +51,7 @@ def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
 def _of_docker(facts: Facts) -> Iterator[str]:
     version = facts.one("docker")
     if _numbers(version) < FIRST_DOCKER:
-        yield f"Docker {version} is there; accepted: 20.10 or later"
+        yield f"its Docker is {version}; accepted: 20.10 or later"
 
 
 def _of_image(facts: Facts, image: Image) -> Iterator[str]:
@@ -78,7 +78,10 @@ def _of_gpus(facts: Facts) -> Iterator[str]:
 
 
 def _of_users(facts: Facts) -> Iterator[str]:
-    """Refuse what gives workers other users: they need the user's id, and the machine's network."""
+    """Refuse rootless Docker and userns-remap.
+
+    Workers need the user's id and the machine's network.
+    """
     options = facts.one("security")
     if '"name=rootless' in options:
         yield (
@@ -94,7 +97,7 @@ def _of_users(facts: Facts) -> Iterator[str]:
 
 
 def _of_data(facts: Facts) -> Iterator[str]:
-    """Refuse a data folder with what logs people in, or with code: workers can write there."""
+    """Refuse a data folder that has SSH keys or code, because workers can write there."""
     if facts.one("no_data"):
         yield f"there is no folder {facts.machine.host.data} (data=)"
     data = facts.one("real_data")
@@ -104,10 +107,10 @@ def _of_data(facts: Facts) -> Iterator[str]:
     for name, place in (("the home folder", home), ("the folder of dir=", facts.one("real_dir"))):
         if place and _is_in(place, data):
             accepted = "a folder that holds data sets only"
-            yield f"data={facts.machine.host.data} has {name}, {place}; accepted: {accepted}"
+            yield f"data={facts.machine.host.data} contains {name}, {place}; accepted: {accepted}"
             return
     if home and _is_in(data, f"{home}/.ssh"):
-        yield f"data={facts.machine.host.data} has the keys to log in; accepted: another folder"
+        yield f"data={facts.machine.host.data} contains SSH keys; accepted: another folder"
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -128,7 +131,7 @@ def _of_port(facts: Facts, own: Own) -> Iterator[str]:
 
 
 def _of_containers(facts: Facts, own: Own) -> Iterator[str]:
-    """Name the containers that this start does not replace: running workers, and its own name."""
+    """Refuse containers that this start does not replace: running workers, and a taken name."""
     by_hand = f"docker --host {facts.machine.engine.host} rm --force"
     running = {*facts.told.get("there", [])} - {*own.running(facts)}
     if running:
@@ -137,7 +140,7 @@ def _of_containers(facts: Facts, own: Own) -> Iterator[str]:
         yield f"workers of this project run there: {', '.join(names)}. {removes}"
     name = facts.one("container")
     if facts.one("taken") and name not in own.on(facts) and name not in running:
-        yield f"a container {name} is there, which has ended. `{by_hand} {name}` removes it"
+        yield f"there is already a container {name}, which has ended. `{by_hand} {name}` removes it"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

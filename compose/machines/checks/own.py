@@ -1,4 +1,4 @@
-"""The workers of a cluster that another start replaces."""
+"""The earlier workers of a cluster that a start replaces."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from machines.machine import container_of
 
 @dataclass(frozen=True)
 class Own:
-    """The workers that the project's record names, which a start removes.
+    """The workers in the project's record, which a start removes.
 
     Attributes:
-        ports: of each, its port, by the machine and the container.
-        may_run: whether they may run now, because they are stopped before the start.
-        start: the start that made them, by which they are known where a machine is named
-            differently; "": it is unknown.
+        ports: the port of each worker, by its machine and its container.
+        may_run: whether they may run now; they are stopped before the start.
+        start: the start that created them, which identifies them if HOSTS names a machine
+            differently now; "": it is unknown.
     """
 
     ports: Mapping[tuple[str, str], int]
@@ -27,7 +27,7 @@ class Own:
 
     @classmethod
     def of(cls, known: Kept | None, *, may_run: bool) -> Own:
-        """Return those of a cluster; None: there was none."""
+        """Return the workers of a cluster; None: there was no cluster."""
         if not known:
             return cls({}, may_run)
         ports = {
@@ -37,7 +37,7 @@ class Own:
         return cls(ports, may_run, known.start)
 
     def on(self, facts: Facts) -> dict[str, int]:
-        """Return those on a machine, with their ports."""
+        """Return the workers on a machine, with their ports."""
         of_start = facts.told.get("of_start", [])
         return {
             name: port
@@ -46,7 +46,7 @@ class Own:
         }
 
     def running(self, facts: Facts) -> dict[str, int]:
-        """Return those that run on a machine until they are replaced, with their ports."""
+        """Return the running workers on a machine that are to be replaced, with their ports."""
         there = facts.told.get("there", []) if self.may_run else []
         return {name: port for name, port in self.on(facts).items() if name in there}
 

@@ -1,4 +1,4 @@
-"""Lists what is wrong with the machines: with each of them, and between them."""
+"""Lists the problems of each machine, and those between machines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MOST_CLOCK_SECONDS = 5.0
 
 
 def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[str]:
-    """Return a sentence for each thing that is wrong with any of the machines.
+    """Return a sentence for each problem.
 
     Args:
-        all_facts: what they have told.
-        image: what the workers run.
+        all_facts: the facts of all machines.
+        image: the workers' image.
         own: the workers that this start replaces.
     """
     reached = [one for one in all_facts if not one.error]
@@ -35,18 +35,18 @@ def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[
 
 
 def _of_addresses(reached: Sequence[Facts]) -> Iterator[str]:
-    """Yield a sentence for each machine with an address that means another one elsewhere."""
+    """Yield a sentence for each machine whose address is a loopback address."""
     for one in reached:
         address = address_of(one.machine).strip("[]")
         if address in ("localhost", "::1") or address.startswith("127."):
             yield (
-                f"{one.machine.name}: the other machines cannot reach it as {address}; give one "
-                "that they reach with address="
+                f"{one.machine.name}: the other machines cannot reach it as {address}; with "
+                "address=, give an address that they can reach"
             )
 
 
 def _of_shared_gpus(all_facts: Sequence[Facts], image: Image) -> list[str]:
-    """Return a sentence for each machine with two workers of which one would get all GPUs."""
+    """Return a sentence for each machine with several workers, one of which would get all GPUs."""
     names = [one.machine.name for one in all_facts] if image.for_gpus else []
     shared = {
         one.machine.name
@@ -54,13 +54,13 @@ def _of_shared_gpus(all_facts: Sequence[Facts], image: Image) -> list[str]:
         if names.count(one.machine.name) > 1 and not one.machine.host.gpus
     }
     return [
-        f"{name}: it has two workers, and one without gpus= gets all GPUs; give gpus= for each"
+        f"{name}: it has several workers, and one without gpus= gets all GPUs; give gpus= for each"
         for name in sorted(shared)
     ]
 
 
 def _of_clocks(reached: Sequence[Facts]) -> list[str]:
-    """Return what is wrong with the clocks; of two, nobody knows which is wrong."""
+    """Return a sentence for each wrong clock, or one for all if no majority agrees."""
     clocks = sorted(one.clock for one in reached)
     if not clocks or clocks[-1] - clocks[0] <= MOST_CLOCK_SECONDS:
         return []

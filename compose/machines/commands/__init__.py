@@ -1,4 +1,4 @@
-"""One command for a cluster on several machines a file; `of` returns them all."""
+"""The commands for a cluster on several machines, one in each file; `of` returns them all."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from machines.kept import Kept
 from machines.workers.replacement import Replacement
 
 ONLY = ("attach", "fetch", "replace")
-"""Those that a local cluster does not have."""
+"""The commands that a local cluster does not have."""
 NAMES = (*ONLY, "stop", "resume", "status", "down", "logs", "ps", "tensorboard", "report")
-"""Those that are about machines, where the project has a cluster on some."""
+"""The commands that apply to the cluster on several machines, if the project has one."""
 Start = Callable[[Mapping[str, str]], int]
 
 
@@ -35,8 +35,8 @@ def of(
     Args:
         kept: the cluster.
         given: the command and its arguments.
-        shell: the variables that are really set.
-        environ: those and what .env adds.
+        shell: the variables of the shell.
+        environ: these variables, and those that .env adds.
         up: starts a cluster.
     """
     run = {"RUNS_DIR": kept.runs, "RUN_NAME": kept.run}

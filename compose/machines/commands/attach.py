@@ -1,4 +1,4 @@
-"""`attach` and `logs`: the lines of workers that run, or have ended, on machines."""
+"""`attach` and `logs`: show the output of a cluster's workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def attach(kept: Kept, environ: Mapping[str, str]) -> int:
     """Show a cluster from now until it ends, as `up` does; return the exit code."""
     say(f"run {kept.run} on {', '.join(host.target for host in kept.hosts)}")
     if not kept.is_started:
-        complain("the start was cut off, and workers are missing; `make resume` starts all again")
+        complain("the start was interrupted, and workers are missing; `make resume` starts all")
     watch = watch_of(kept, environ, LINES_BEFORE)
     code = watch.to_the_end()
     if not watch.was_left:
@@ -29,7 +29,7 @@ def attach(kept: Kept, environ: Mapping[str, str]) -> int:
 def logs(kept: Kept, environ: Mapping[str, str]) -> int:
     """Show all lines of all workers, from the first on, until they end; return the exit code.
 
-    It only reads: when a worker fails, the others go on.
+    If a worker fails, the others are not stopped.
     """
     screen = ScreenOptions(shows_all=True)
     return Watch(kept.machines, kept.project, screen, files.is_current(environ)).to_the_end()

@@ -1,4 +1,4 @@
-"""`report` and `tensorboard`: what the workers have recorded comes here first."""
+"""Copies the workers' records to this machine, for `report` and `tensorboard`."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from machines.kept import Kept
 from machines.machine import at_once
 
 LARGE = ("checkpoints", "model.keras", "saved_model", "*.keras", "*.npz")
-"""What neither a report nor a curve needs."""
+"""The files that neither a report nor TensorBoard needs."""
 EVERY_SECONDS = 20.0
 
 
 def fetch_records(kept: Kept, environ: Mapping[str, str]) -> None:
-    """Copy the records of all workers here; where a machine is away, those from before stay."""
+    """Copy the records of all workers. If a machine is away, earlier copies of its files stay."""
     if fetch(kept, environ, *LARGE):
-        complain("some records could not be fetched; what was fetched before is shown")
+        complain("some records could not be fetched; earlier copies are shown instead")
 
 
 def keep_fetching(kept: Kept, environ: Mapping[str, str]) -> None:
-    """Copy the records again and again, in a process that ends when this one does."""
+    """Copy the records periodically, in a child process that ends when this process ends."""
     parent = os.getpid()
     if os.fork():
         return

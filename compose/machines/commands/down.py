@@ -1,4 +1,4 @@
-"""`down`: stops the workers and removes them from their machines; what they wrote stays there."""
+"""`down`: stops the workers and removes them from their machines. Their files stay there."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from machines.workers import containers
 
 
 def down(kept: Kept, environ: Mapping[str, str]) -> int:
-    """Stop and remove all workers; return 1 if one could not be.
+    """Stop and remove all workers; return 1 if one could not be removed.
 
     The record stays until all are removed, so that the command can be repeated.
 
     Raises:
-        EndError: another command changes the cluster.
+        EndError: another command is changing the cluster.
     """
     with files.held(kept, environ):
         those = kept.left
@@ -35,7 +35,7 @@ def down(kept: Kept, environ: Mapping[str, str]) -> int:
     if left:
         file = files.file_of(environ)
         complain(
-            "`make down` again removes the rest, when these machines answer. If they are gone for "
+            "`make down` removes the rest once these machines answer again. If they are gone for "
             f"good, remove the record of the cluster: {file}"
         )
         return EXIT_ERROR

@@ -1,4 +1,4 @@
-"""`fetch`: the results of all workers, from their machines into the run's folder here."""
+"""`fetch`: copies the results of all workers into the run's folder on this machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from machines.machine import at_once
 
 
 def fetch(kept: Kept, environ: Mapping[str, str], *without: str) -> int:
-    """Copy what the workers have written; return 1 if some of it could not be copied.
+    """Copy the workers' results; return 1 if some could not be copied.
 
     Args:
         kept: the cluster.
-        environ: all variables; under sudo they say whose the results are.
-        without: names of files and folders that are left out.
+        environ: all variables; with sudo, they name the user to whom the results belong.
+        without: names of files and folders to leave out.
     """
     kept.folder.make()
     found = at_once(lambda pair: results.fetch(pair[0], pair[1], kept, without), kept.places)
@@ -33,7 +33,7 @@ def fetch(kept: Kept, environ: Mapping[str, str], *without: str) -> int:
 
 
 def hand_over(kept: Kept, environ: Mapping[str, str]) -> None:
-    """Give what root has fetched to the person at the keyboard."""
+    """With sudo, give the fetched results to the user who called it."""
     if os.getuid() == 0:
         user = GivenVariables(environ).user()
         runs = SharedFolder(kept.folder.root)

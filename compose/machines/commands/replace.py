@@ -1,4 +1,4 @@
-"""`replace`: another machine takes the place of one, and the run resumes with all others."""
+"""`replace`: gives a worker another machine, and resumes the run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ Resume = Callable[[str, "Replacement | None"], int]
 
 
 def replace(kept: Kept, pair: tuple[str, str], resume: Resume) -> int:
-    """Resume a run with another machine in the place of one; return the exit code.
+    """Replace a machine of a run by another one, and resume the run; return the exit code.
 
-    The run trains on until the new list of machines is checked, and image and code are copied. If
-    this was done before, but cut off, the run resumes with the machines that it has.
+    The run continues until the new machines are checked and the image and the code are copied. If
+    an earlier `replace` was interrupted after the change, the run resumes with its machines.
 
     Args:
         kept: the cluster.
-        pair: the machine that leaves, as it was named or by its worker's number; the machine that
+        pair: the machine that leaves, by its name or its worker's number, and the machine that
             comes, with its options.
-        resume: resumes the run with HOSTS, in the place of a cluster; its result is the exit code.
+        resume: resumes the run with this HOSTS, and returns the exit code. If a cluster is given,
+            it is stopped first.
 
     Raises:
-        EndError: there is a mistake in what was given, or a machine cannot do it. Then nothing has
-            changed.
+        EndError: an argument is wrong or a check fails, and nothing has changed; or a worker
+            cannot be stopped or started.
     """
     if _was_done(kept, pair):
         say(f"{pair[1]} is one of the machines already; resuming the run")
@@ -36,12 +37,12 @@ def replace(kept: Kept, pair: tuple[str, str], resume: Resume) -> int:
     leaving = _leaving(kept, pair[0])
     hosts = [*kept.hosts]
     hosts[leaving.index] = _coming(hosts, leaving, pair[1])
-    say(f"{hosts[leaving.index].target} is to take the place of {leaving.name}")
+    say(f"replacing {leaving.name} by {hosts[leaving.index].target}")
     return resume(_text(hosts), Replacement(kept, leaving))
 
 
 def _was_done(kept: Kept, pair: tuple[str, str]) -> bool:
-    """Tell whether the machine that comes is there, and the one that leaves is not."""
+    """Tell whether the cluster already has the machine that comes, in place of the other one."""
     try:
         coming = parse([pair[1]])
     except EndError:
@@ -70,10 +71,10 @@ def _leaving(kept: Kept, name: str) -> Machine:
 
 
 def _coming(hosts: list[Host], leaving: Machine, text: str) -> Host:
-    """Return the machine that comes; it may not be there already.
+    """Return the machine that comes.
 
     Raises:
-        EndError: it is no machine, or not one.
+        EndError: the text is not exactly one machine, or the cluster already has this machine.
     """
     try:
         (host,) = parse([text])

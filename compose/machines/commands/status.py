@@ -11,7 +11,7 @@ from machines.machine import Machine, at_once, last_line
 
 GONE, UNREACHABLE = "gone", "unreachable"
 REMOVED = "its container was removed"
-NOT_STARTED = "its start was cut off, and it has no container; `make resume` starts all again"
+NOT_STARTED = "its start was interrupted, and it has no container; `make resume` starts all again"
 
 
 def status(kept: Kept, *, as_json: bool) -> int:
@@ -23,12 +23,12 @@ def status(kept: Kept, *, as_json: bool) -> int:
 
 
 def of_one(machine: Machine, project: str, why_gone: str) -> dict[str, Any]:
-    """Return the status of a machine's worker, also where the machine does not answer.
+    """Return the status of a machine's worker, even if the machine does not answer.
 
     Args:
-        machine: where it is.
+        machine: the worker's machine.
         project: the cluster's name.
-        why_gone: what is said of a worker without a container.
+        why_gone: the explanation for a worker without a container.
     """
     answered = machine.docker("version", seconds=30)
     if answered.returncode:

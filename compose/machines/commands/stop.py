@@ -1,4 +1,4 @@
-"""`stop`: all workers, or one of them, save a checkpoint and end; `resume WORKER=` undoes it."""
+"""`stop`: stops all workers, or one of them, at a checkpoint. Also starts one of them again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def stop(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     """Ask the workers, or one of them by its number, to stop, and wait until they have ended.
 
     Raises:
-        EndError: there is no such worker, or another command changes the cluster.
+        EndError: there is no such worker, or another command is changing the cluster.
     """
     chosen = [chosen_of(kept, worker)] if worker else kept.machines
     say(f"asking {', '.join(one.service for one in chosen)} to stop")
@@ -33,7 +33,8 @@ def start_again(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     """Start one worker that has ended.
 
     Raises:
-        EndError: there is no such worker, it does not start, or another command is at the cluster.
+        EndError: there is no such worker, it does not start, or another command is changing the
+            cluster.
     """
     machine = chosen_of(kept, worker)
     with held(kept, environ):
@@ -45,10 +46,10 @@ def start_again(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
 
 
 def chosen_of(kept: Kept, worker: str) -> Machine:
-    """Return the machine of a worker's number.
+    """Return the machine of the worker with this number.
 
     Raises:
-        EndError: there is none.
+        EndError: there is no such worker.
     """
     for one in kept.machines:
         if worker == str(one.index):

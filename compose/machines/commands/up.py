@@ -1,4 +1,4 @@
-"""`up` with HOSTS: checks the machines, brings them what they need, starts the workers, watches."""
+"""`up` with HOSTS: checks the machines, copies image and code, starts and watches the workers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ from machines.workers.start import NoneIsLeftError, start_all
 def up(environ: Mapping[str, str], replacement: Replacement | None = None) -> int:
     """Start a cluster on the machines of HOSTS, and show it until it ends; return the exit code.
 
-    0 when all workers end with 0; else that of a worker that failed, or what says that this
-    process, or all workers, were told to stop. When this process ends, the workers go on.
+    The code is 0 if all workers exit with 0. Otherwise it is the code of a worker that failed, or
+    the code of the signal that stopped this process or all workers. If this process ends, the
+    workers continue.
 
     Args:
         environ: all variables.
-        replacement: the cluster that is stopped when all is checked and copied; None: none may run.
+        replacement: the cluster to stop after the checks and the copies; None: none may run.
 
     Raises:
-        EndError: there is a mistake in what was given, a machine cannot do it, or another start is
-            at the project or the run.
+        EndError: a setting is wrong, a machine has a problem, or another start uses the project or
+            the run.
     """
     begin = time.monotonic()
     hosts = host.read(environ.get("HOSTS", ""))
@@ -77,10 +78,12 @@ def _start(
     held: ExitStack,
     replacement: Replacement | None,
 ) -> _Started:
-    """Check the machines and start the workers; an error before the start stops no worker.
+    """Check the machines, and start the workers.
 
-    The order lets the command be repeated wherever it was cut off. The cluster's record changes
-    when its earlier workers are removed, and before any worker is started.
+    With a replacement, the earlier workers run until all is checked and copied.
+
+    The command can be repeated wherever it was interrupted, because of the order of the steps: the
+    cluster's record changes after the earlier workers are removed, and before a worker is started.
     """
     local.refuse_engine(chosen)
     if replacement:
@@ -123,9 +126,9 @@ def _lock_run(chosen: Settings, environ: Mapping[str, str], held: ExitStack) -> 
 
 
 def _make_folder(chosen: Settings, environ: Mapping[str, str], held: ExitStack) -> Settings:
-    """Make the run's folder here; return the settings with its final name.
+    """Make the run's folder on this machine; return the settings with its final name.
 
-    A new run has its name, and its lock, only now; no other start can use it yet.
+    A new run gets its name and its lock here, so no other start can use it yet.
     """
     is_new = not environ.get("RUN_NAME")
     named = local.make_folder(chosen, is_new=is_new)
@@ -140,8 +143,8 @@ def _start_workers(
     """Write the cluster's record, start its workers, and note in the record that all are started.
 
     Raises:
-        EndError: one does not start. If none is left, and the project had no cluster, there is no
-            record.
+        EndError: a worker does not start. If no worker is left and the project had no cluster
+            before, the record is deleted.
     """
     new = Kept(
         project=start.settings.project,

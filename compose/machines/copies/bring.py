@@ -1,4 +1,4 @@
-"""Brings the machines what a run needs there: the image, its folders, and the user's code."""
+"""Gives the machines what a run needs: the image, the folders and the user's code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from machines.machine import at_once
 
 
 def pack(chosen: Settings) -> CodeFolder | None:
-    """Pack the folder that is mounted at /workspace; None: none is.
+    """Pack the folder to mount at /workspace; return None if there is none.
 
     Raises:
         EndError: it cannot be packed.
@@ -30,10 +30,10 @@ def pack(chosen: Settings) -> CodeFolder | None:
 
 
 def send_image(image: Image, told: Sequence[Facts], own: Own) -> None:
-    """Send the image to the machines that lack it, and try the connections that were not tried.
+    """Send the image to the machines that lack it, and then test all connections.
 
     Raises:
-        EndError: it does not arrive, or a machine does not reach another one.
+        EndError: the image could not be sent, or a machine does not reach another one.
     """
     lacking = {one.machine.name: one.machine for one in told if not one.has(image)}
     if lacking:
@@ -42,10 +42,10 @@ def send_image(image: Image, told: Sequence[Facts], own: Own) -> None:
 
 
 def make_folders(told: Sequence[Facts], run: str) -> None:
-    """Make the folders of a run.
+    """Make a run's folders on the machines.
 
     Raises:
-        EndError: one cannot be made.
+        EndError: a folder cannot be made.
     """
     refuse(at_once(lambda one: code_folder.make_folders(one, run), told))
 
@@ -54,7 +54,7 @@ def send_code(code: CodeFolder, told: Sequence[Facts]) -> None:
     """Copy the code to the machines that lack it.
 
     Raises:
-        EndError: it does not arrive.
+        EndError: it could not be copied.
     """
-    places = {(one.machine.name, one.folder): one for one in told}  # workers may share it
+    places = {(one.machine.name, one.folder): one for one in told}  # workers may share a folder
     refuse(at_once(lambda one: code_folder.send(code, one), [*places.values()]))

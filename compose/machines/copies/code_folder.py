@@ -1,4 +1,4 @@
-"""Packs the user's folder, computes its digest, and copies it to the machines."""
+"""Packs the folder with the user's code, computes its digest, and copies it to the machines."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ IN_FOLDER = "code"
 
 @dataclass(frozen=True)
 class CodeFolder:
-    """A folder as it is now.
+    """A packed folder.
 
     Attributes:
-        archive: a file with all of it, as tar; it is there as long as it is open.
-        digest: of the names, the contents and which files can be run.
-        files: how many.
+        archive: a temporary tar file, which is deleted when it is closed.
+        digest: the digest of the names, the contents and the executable bits.
+        files: the number of files.
     """
 
     archive: IO[bytes]
@@ -38,12 +38,16 @@ class CodeFolder:
 
 
 def pack(folder: str, without: Path) -> CodeFolder:
-    """Pack a folder, without LEFT_OUT and without one folder that may be in it (the runs).
+    """Pack a folder, except for LEFT_OUT.
+
+    Args:
+        folder: the folder.
+        without: another folder to leave out, the one of the runs.
 
     Raises:
-        EndError: it cannot be read, or has something that is neither a file, a folder nor a link.
+        EndError: it cannot be read, or contains a socket or another special file.
     """
-    archive = tempfile.NamedTemporaryFile()  # noqa: SIM115 -- it is removed with its last user
+    archive = tempfile.NamedTemporaryFile()  # noqa: SIM115 -- the caller needs it open
     digest, count = hashlib.sha256(), 0
     try:
         file = cast("IO[bytes]", archive)
@@ -91,15 +95,15 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, digest: hashlib._Hash) -> 
 
 
 def place_of(facts: Facts, digest: str) -> str:
-    """Return where code with a digest is on a machine."""
+    """Return the path of code with this digest on a machine."""
     return f"{facts.folder}/{IN_FOLDER}/{digest}"
 
 
 def send(code: CodeFolder, facts: Facts) -> str:
-    """Copy the folder to a machine, unless it is there; return what went wrong.
+    """Copy the folder to a machine, unless it is there; return an error message, or "".
 
-    It has its final name only when all of it is there: tar accepts a stream that was cut off. Only
-    the user may read it, because it may hold secrets.
+    tar accepts a truncated stream, so the copy gets its final name only after its size is checked.
+    Only the user may read it, because it may hold secrets.
     """
     place = place_of(facts, code.digest)
     size = Path(code.archive.name).stat().st_size
@@ -120,7 +124,7 @@ def send(code: CodeFolder, facts: Facts) -> str:
 
 
 def make_folders(facts: Facts, run: str) -> str:
-    """Make the folders of a run on a machine, for its user; return what went wrong."""
+    """Make a run's folders on a machine, as its user; return an error message, or ""."""
     made = [f"{facts.folder}/runs/{run}/{facts.machine.service}", facts.data]
     ended = facts.machine.ask(f"mkdir -p {' '.join(map(shlex.quote, made))}")
     return f"{facts.machine.name}: {last_line(ended.stderr)}" if ended.returncode else ""

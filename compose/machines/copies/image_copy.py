@@ -1,4 +1,4 @@
-"""Copies an image to the machines: it is read once, and loaded on all of them at a time."""
+"""Copies an image to the machines: reads it once, and loads it on all machines at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAY_SECONDS = 5.0
 
 
 def send(image: Image, machines: Sequence[Machine]) -> list[str]:
-    """Save an image once, and load it on several machines at a time; return what went wrong."""
+    """Save an image, and load it on all machines at the same time; return the error messages."""
     names = ", ".join(machine.name for machine in machines)
     say(f"sending {image.name} ({image.size / 1e9:.1f} GB) to {names}")
     save = engine.start(["save", image.name], output=subprocess.PIPE, errors=subprocess.DEVNULL)
@@ -34,7 +34,7 @@ def send(image: Image, machines: Sequence[Machine]) -> list[str]:
 
 
 def _feed_all(loads: Sequence[_Load], source: IO[bytes], image: Image) -> None:
-    """Give all that is read to each of them, and say how far it is."""
+    """Send the whole stream to each machine, and print the progress."""
     sent, said = 0, time.monotonic()
     with source:
         while piece := source.read(PIECE):
@@ -48,7 +48,7 @@ def _feed_all(loads: Sequence[_Load], source: IO[bytes], image: Image) -> None:
 
 
 class _Load:
-    """`docker load` on a machine, fed by a thread: a failed machine does not hold up the others."""
+    """`docker load` on a machine, fed by a thread: if it fails, the other machines continue."""
 
     def __init__(self, machine: Machine, process: subprocess.Popen[bytes]) -> None:
         self._machine, self._process = machine, process
@@ -57,14 +57,14 @@ class _Load:
 
     @classmethod
     def start(cls, machine: Machine) -> _Load:
-        """Begin to load what is put into `pieces`."""
+        """Start to load the pieces that are put into `pieces`."""
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         made = cls(machine, machine.start("docker load", source=pipe, output=null))
         made._thread.start()
         return made
 
     def end(self) -> str:
-        """Wait until the image is loaded; return what went wrong."""
+        """Wait until the image is loaded; return an error message, or ""."""
         self.pieces.put(b"")
         self._thread.join()
         said = cast("IO[bytes]", self._process.stderr).read().decode(errors="replace")
@@ -79,5 +79,5 @@ class _Load:
             while piece := self.pieces.get():
                 source.write(piece)
             has_all = True
-        while not has_all and self.pieces.get():  # so that the others get theirs
+        while not has_all and self.pieces.get():  # a full queue would stop the others
             pass

@@ -17,18 +17,18 @@ from machines.kept import Kept
 from machines.machine import RUN, Machine, container_of, last_line
 
 WARNED = 1
-"""The exit code of `tar` where a file changed while it was read."""
+"""The exit code of `tar` if a file changed while it was read."""
 PIECE = 1 << 20
 
 
 def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ()) -> str:
-    """Copy a worker's folder home; return what went wrong.
+    """Copy a worker's folder and its output to this machine; return an error message, or "".
 
     Args:
-        machine: where it is.
-        there: the folder of the run on the machine.
-        kept: the cluster: the run's folder here, and the container whose lines are saved, too.
-        without: names of files and folders that are left out.
+        machine: the worker's machine.
+        there: the run's folder on the machine.
+        kept: the cluster.
+        without: names of files and folders to leave out.
     """
     left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in without)
     command = f"tar -c -f - -C {shlex.quote(there)} {left_out} {machine.service}"
@@ -47,15 +47,15 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
         said = last_line(err.decode(errors="replace"))
         return f"{machine.name}: the results could not be fetched: {said}"
     if not_saved:
-        complain(f"{machine.name}: {not_saved} links and the like were not fetched")
+        complain(f"{machine.name}: {not_saved} links or special files were not fetched")
     _save_lines(machine, kept)
     return ""
 
 
 def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: SharedFolder) -> bool:
-    """Save a file, or make a folder; return whether it was one of these.
+    """Save a file or make a folder; return False for anything else, which is skipped.
 
-    Workers can write what is there, so a name that leads elsewhere is left out, and so are links.
+    Links and paths that lead out of the worker's folder are skipped: workers could have made them.
     """
     parts = PurePosixPath(member.name).parts
     if not parts or parts[0] != service or ".." in parts:
@@ -76,7 +76,7 @@ def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: Shar
 
 
 def _save_lines(machine: Machine, kept: Kept) -> None:
-    """Save all that the worker has printed, if its container is there, and is of this run."""
+    """Save the worker's output, if its container exists and belongs to this run."""
     name = shlex.quote(container_of(machine, kept.project))
     label = f"{{{{index .Config.Labels {json.dumps(RUN)}}}}}"
     run = f"$(docker inspect --format {shlex.quote(label)} {name})"

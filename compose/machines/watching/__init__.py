@@ -1,1 +1,1 @@
-"""Shows a run on machines: the lines and the ends of its workers."""
+"""Shows a run on machines: its workers' output, and their ends."""

@@ -1,4 +1,4 @@
-"""Shows a run in the terminal until it ends, and says how it ended and where everything is."""
+"""Shows a run in the terminal until it ends, and prints a summary with the paths of its results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from machines.workers import containers
 
 
 def watch_of(known: Kept, environ: Mapping[str, str], tail: int | None = None) -> Watch:
-    """Return what shows a cluster, and stops it when a worker fails.
+    """Return a watch that shows a cluster, and stops it if a worker fails.
 
     Args:
         known: the cluster.
         environ: all variables.
-        tail: how many lines from before are shown of each worker; None: all.
+        tail: the number of earlier lines to show for each worker; None: all.
     """
     return Watch(
         known.machines,
@@ -35,9 +35,9 @@ def watch_of(known: Kept, environ: Mapping[str, str], tail: int | None = None) -
 
 
 def _stopping(known: Kept, environ: Mapping[str, str]) -> Callable[[], list[str]]:
-    """Return what stops a cluster's workers, and returns what went wrong.
+    """Return a function that stops a cluster's workers and returns the error messages.
 
-    It leaves them to another command that is at the cluster, or that has changed it.
+    It does not stop them if another command is changing the cluster, or has changed it.
     """
 
     def stop() -> list[str]:
@@ -51,7 +51,7 @@ def _stopping(known: Kept, environ: Mapping[str, str]) -> Callable[[], list[str]
 
 
 def report(known: Kept, code: int, seconds: int | None = None) -> None:
-    """Print how a run ended, and where everything is."""
+    """Print how a run ended, and where its results are."""
     write(sys.stdout, b"\n")
     if code in TOLD_TO_STOP:
         say("stopped; `make resume` resumes the run")

@@ -1,6 +1,6 @@
-"""Watches the workers of a run: their lines, their ends, and machines that do not answer.
+"""Watches the workers of a run: their output, their ends, and machines that do not answer.
 
-The run does not need it. If a watcher ends or loses its connection, the workers continue.
+The run does not need the watcher. If it ends or loses its connection, the workers continue.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from machines.watching.worker_lines import LineFollower
 from machines.watching.worker_states import Away, Seen, StateFollower, Status
 
 STARTED_AGAIN = (71, 75, KILLED, 255)
-"""Exit codes after which Docker's start of the worker again helps: there was no memory for it, a
-peer was lost, it was killed, or its machine was switched off. After others it would fail again."""
+"""The exit codes after which Docker's restart can help: out of memory, a lost peer, killed, or the
+machine was switched off. After any other code, the worker would fail again."""
 LOOK_SECONDS = 5.0
-"""After so long without news it is looked whether the machines are still those of the cluster."""
+"""The time without news after which the watch checks that the cluster still has these machines."""
 OVER = (Status.ENDED, Status.GONE)
 Told = Union[Seen, Away, SignalReceived]
 
 
 class Watch:
-    """The workers of a run, from now on to their ends. Only the main thread acts.
+    """Watches the workers of a run until they end. Only the main thread acts.
 
     Args:
-        machines: where they are.
+        machines: the workers' machines.
         project: the cluster's name.
-        screen: what is shown of their lines.
+        screen: the screen's options.
         is_current: tells whether these are still the cluster's machines.
-        tail: how many lines from before are shown of each worker; None: all.
-        stop: stops all workers, and returns what went wrong; None: this watch only shows them.
+        tail: the number of earlier lines to show for each worker; None: all.
+        stop: stops all workers, and returns the error messages; None: the watch stops nothing.
     """
 
     def __init__(  # noqa: PLR0913 -- two have defaults, by name
@@ -55,7 +55,7 @@ class Watch:
         self._seen: dict[str, Seen] = {}
         self._away: set[str] = set()
         self._removed: set[str] = set()
-        self.was_left = False  # by a signal, and the workers go on
+        self.was_left = False  # True: the watch has ended before the workers
         names = [container_of(machine, project) for machine in machines]
         self._states = [
             StateFollower(machine, name, self._queue.put) for machine, name in zip(machines, names)
@@ -65,9 +65,9 @@ class Watch:
         ]
 
     def to_the_end(self) -> int:
-        """Show what happens until no worker runs; return the exit code.
+        """Show the workers until none runs; return the exit code.
 
-        A signal ends it, and the workers go on.
+        A signal ends the watch, and the workers continue.
         """
         happenings.listen_to_signals(self._queue.put)
         followers: list[StateFollower | LineFollower] = [*self._states, *self._lines]
@@ -83,7 +83,7 @@ class Watch:
             told = self._next()
             if isinstance(told, SignalReceived):
                 self.was_left = True
-                say("the workers go on: `make attach` shows them, `make stop` stops them")
+                say("the workers continue: `make attach` shows them, `make stop` stops them")
                 return told.code
             if isinstance(told, Seen):
                 if code := self._take(told):
@@ -91,7 +91,7 @@ class Watch:
                 continue
             if not self._is_current():
                 self.was_left = True
-                say("another command has changed the machines of this cluster; `make attach`")
+                say("another command has changed this cluster; `make attach` shows it again")
                 return EXIT_ERROR
             if told:
                 self._take_away(told)
@@ -100,7 +100,7 @@ class Watch:
         return (failed or codes or [EXIT_ERROR if self._removed else 0])[0]
 
     def _next(self) -> Told | None:
-        """Return what is told next; None: nothing was for a while."""
+        """Return the next news; None: there was none for LOOK_SECONDS."""
         try:
             return self._queue.get(timeout=LOOK_SECONDS)
         except Empty:
@@ -113,7 +113,7 @@ class Watch:
             return False
         for lines in self._lines:
             lines.join()
-        return self._queue.empty()  # else one was started again meanwhile
+        return self._queue.empty()  # otherwise a worker was started again in the meantime
 
     def _take_away(self, away: Away) -> None:
         if away.machine.service in self._away:
@@ -121,11 +121,11 @@ class Watch:
         self._away.add(away.machine.service)
         complain(
             f"{away.machine.name} does not answer ({away.why}); trying again. Its worker, "
-            f"{away.machine.service}, may go on."
+            f"{away.machine.service}, may still run."
         )
 
     def _take(self, seen: Seen) -> int:
-        """Take in a worker's state; return the exit code if it ends the run, otherwise 0."""
+        """Handle a worker's state; return the exit code if it ends the run, otherwise 0."""
         service = seen.machine.service
         before = self._seen.get(service)
         if service in self._away:
@@ -160,7 +160,7 @@ class Watch:
             )
 
     def _end_of(self, seen: Seen, code: int, stop: Callable[[], list[str]]) -> int:
-        """Stop all workers: one would fail again and again."""
+        """Stop all workers, because one would fail again and again; return its exit code."""
         others = "; stopping the others" if len(self._machines) > 1 else ""
         name = f"{seen.machine.service} on {seen.machine.name}"
         complain(f"{name} ended, with exit code {code} ({_reason(code)}){others}.")

@@ -1,4 +1,4 @@
-"""Follows the lines of a worker on its machine, and shows each of them once."""
+"""Follows the output of a worker on its machine, and shows each line once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ LAST_TRIES = 3
 
 
 class LineFollower:
-    """Shows a worker's lines, from a thread, until its last one or until it is closed.
+    """Shows a worker's lines, in a thread, until the last one or until it is closed.
 
-    Each line comes with its time, by which those that were seen before a reconnection are left out.
+    Docker gives each line a time. After a reconnection, lines that were already shown are skipped.
 
     Args:
-        machine: where the worker is.
-        container: its name.
-        screen: what is shown.
-        tail: how many lines from before; None: all.
+        machine: the worker's machine.
+        container: the name of its container.
+        screen: the screen's options.
+        tail: the number of earlier lines to show; None: all.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class LineFollower:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Show lines from now on, also of a worker that had ended and is started again."""
+        """Show lines from now on, even if the worker had ended and is started again."""
         self._is_last.clear()
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=self._run, daemon=True)
             self._thread.start()
 
     def is_last(self) -> None:
-        """Note that the worker has ended: it ends when all its lines are shown."""
+        """Record that the worker has ended: the thread ends once all lines are shown."""
         self._is_last.set()
 
     def join(self) -> None:
@@ -54,7 +54,7 @@ class LineFollower:
             self._thread.join()
 
     def close(self) -> None:
-        """End it, and the command on the machine."""
+        """End the thread, and the command on the machine."""
         self._is_over.set()
         end(self._process)
 
@@ -78,9 +78,9 @@ class LineFollower:
         return f"docker logs --follow --timestamps {chosen} {self._container}"
 
     def take(self, line: bytes, *, is_error: bool) -> None:
-        """Show a line with its time, unless it was shown before."""
+        """Show a line, which begins with its time, unless it was shown before."""
         time, space, text = line.partition(b" ")
-        if not space or not time[:4].isdigit():  # SSH's own, or Docker's
+        if not space or not time[:4].isdigit():  # a message of SSH or Docker
             return
         if time <= self._seen.get(is_error, b""):
             return

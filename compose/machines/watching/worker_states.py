@@ -13,7 +13,7 @@ from typing import IO, Callable, cast
 from machines.machine import Machine, last_line
 
 AGAIN_SECONDS = 2.0
-"""After so long a machine that was away is tried again."""
+"""The time after which a machine that does not answer is tried again."""
 STATE = "{{.State.Status}} {{.State.ExitCode}}"
 SCRIPT = """
 look() {{
@@ -27,11 +27,11 @@ docker events --since "$now" --filter container={name} --filter event=start --fi
 while read -r action code; do look "$code"; done
 """
 FIELDS = 4
-"""Of a line: "state", what it died with or "-", the engine's word, the exit code."""
+"""The number of fields in a line: "state", the code at its death or "-", the status, its code."""
 
 
 class Status(Enum):
-    """What a worker is at; the values are for people."""
+    """A worker's status; the values are texts for messages."""
 
     RUNNING = "it runs"
     COMING = "it is started again"
@@ -44,10 +44,10 @@ class Seen:
     """A worker's state.
 
     Attributes:
-        machine: where it is.
-        status: what it is at.
-        code: the exit code of one that has ended.
-        died: the exit code with which it died just now; None: it did not.
+        machine: its machine.
+        status: its status.
+        code: its last exit code; 0 while it runs.
+        died: the exit code, if the worker has ended just now; None: it has not.
     """
 
     machine: Machine
@@ -65,7 +65,7 @@ class Away:
 
 
 def parse(line: str, machine: Machine) -> Seen | None:
-    """Return the state that a line tells; None for other lines."""
+    """Return the state in a line; None for other lines."""
     fields = line.split()
     if len(fields) != FIELDS or fields[0] != "state":
         return None
@@ -81,12 +81,12 @@ def parse(line: str, machine: Machine) -> Seen | None:
 
 
 class StateFollower:
-    """Tells a worker's state, from a thread, until it is closed.
+    """Reports a worker's state, from a thread, until it is closed.
 
     Args:
-        machine: where it is.
-        container: its name.
-        tell: is called with each state, and when the machine is away.
+        machine: the worker's machine.
+        container: the name of its container.
+        tell: is called with each state, and if the machine does not answer.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class StateFollower:
         self._thread = Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """End it, and the command on the machine."""
+        """End the thread, and the command on the machine."""
         self._is_over.set()
         end(self._process)
 
@@ -122,7 +122,7 @@ class StateFollower:
 
 
 def end(process: subprocess.Popen[bytes] | None) -> None:
-    """Close a followed command's standard input, which ends it on its machine, too."""
+    """Close a followed command's standard input, which also ends the command on its machine."""
     if process is None:
         return
     with suppress(OSError):

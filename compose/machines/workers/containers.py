@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from machines.machine import SSH_FAILED, Machine, at_once, container_of, last_line
 
 END_SECONDS = 60
-"""What `docker stop` may take on top of the time that the workers have to end."""
+"""The time that `docker stop` may take in addition to the workers' grace period."""
 RUNNING = ("running", "restarting", "paused")
 
 
 def stop(machine: Machine, project: str) -> str:
-    """Ask a machine's worker to stop, and wait until it has ended; return what went wrong.
+    """Ask a machine's worker to stop, and wait until it has ended; return an error message, or "".
 
-    A worker without a container has nothing to stop: its start was cut off, or it was removed.
+    A missing container is no error: the start was interrupted, or the worker was removed.
     """
     name = container_of(machine, project)
     stopping = f"docker stop {shlex.quote(name)}"
@@ -26,7 +26,7 @@ def stop(machine: Machine, project: str) -> str:
 
 
 def stop_all(machines: Sequence[Machine], project: str) -> list[str]:
-    """Stop the workers of machines at the same time; return a sentence for each that fails."""
+    """Stop the workers of all machines at the same time; return a sentence for each failure."""
     found = at_once(lambda one: stop(one, project), machines)
     return [problem for problem in found if problem]
 
@@ -38,7 +38,7 @@ def _grace(machine: Machine, container: str) -> float:
 
 
 def is_running(machine: Machine, project: str) -> bool | None:
-    """Tell whether a machine's worker runs, or is being started again; None: it is unknown."""
+    """Tell whether a machine's worker runs, is paused or restarts; None: it is unknown."""
     name = container_of(machine, project)
     ended = machine.docker("inspect", "--format", "{{.State.Status}}", name)
     if ended.returncode and not _is_gone(ended.stderr):
@@ -51,7 +51,7 @@ def _is_gone(said: str) -> bool:
 
 
 def start_again(machine: Machine, project: str) -> str:
-    """Start a worker that has ended; return what went wrong."""
+    """Start a worker that has ended; return an error message, or ""."""
     ended = machine.docker("start", container_of(machine, project))
     if not ended.returncode:
         return ""
@@ -61,7 +61,7 @@ def start_again(machine: Machine, project: str) -> str:
 
 
 def remove(machine: Machine, project: str) -> str:
-    """Remove a machine's worker; return what went wrong."""
+    """Remove a machine's worker; return an error message, or ""."""
     name = container_of(machine, project)
     ended = machine.docker("rm", "--force", name)
     if not ended.returncode or _is_gone(ended.stderr):

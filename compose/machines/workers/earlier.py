@@ -1,4 +1,4 @@
-"""Deals with the workers of a project's last start, before and during the next one."""
+"""Stops and removes the workers of a project's last start, before the next start."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from machines.workers import containers
 
 
 def settle(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
-    """Make sure that no worker of the project's last start runs; stop those of one cut off.
+    """Make sure that no worker of the project's last start runs.
+
+    If that start was interrupted before all workers were started, the started ones are stopped.
+    If all workers run, the next start is refused.
 
     Args:
         hosts: the machines of the next start.
         environ: all variables.
 
     Raises:
-        EndError: a cluster runs, it is unknown whether it does, or a worker cannot be stopped.
+        EndError: the cluster runs or may run, or a worker cannot be stopped.
     """
     known = kept.read(environ)
     if not known:
@@ -37,7 +40,7 @@ def settle(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
 
 
 def _refuse_running(known: Kept, those: Sequence[Machine], environ: Mapping[str, str]) -> None:
-    if not known.is_started:  # it was cut off after the last worker was started
+    if not known.is_started:  # the start was interrupted after the last worker was started
         kept.write(replace(known, is_started=True), environ)
     where = ", ".join(one.name for one in those)
     how = "`make attach` shows it, `make stop` stops it at a checkpoint"
@@ -46,10 +49,12 @@ def _refuse_running(known: Kept, those: Sequence[Machine], environ: Mapping[str,
 
 
 def _refuse_away(known: Kept, away: Sequence[Machine], hosts: Sequence[Host]) -> None:
-    """Refuse to forget a machine whose worker may run. Those of the next start are checked later.
+    """Refuse to leave a machine that does not answer, because its worker may still run.
+
+    Machines that the next start uses again are checked later.
 
     Raises:
-        EndError: a machine that does not answer is not one of the next start.
+        EndError: the next start does not use a machine that does not answer.
     """
     targets = [host.target for host in hosts]
     sentences = [
@@ -65,13 +70,15 @@ def _refuse_away(known: Kept, away: Sequence[Machine], hosts: Sequence[Host]) ->
 
 
 def _stop_cut_off(known: Kept, those: Sequence[Machine]) -> None:
-    """Stop workers that wait for others, which nobody starts: each start has its own token.
+    """Stop the workers of an interrupted start.
+
+    They wait for workers that no later start can provide, because each start has its own token.
 
     Raises:
-        EndError: one cannot be stopped.
+        EndError: a worker cannot be stopped.
     """
     names = ", ".join(f"{one.service} on {one.name}" for one in those)
-    say(f"an earlier start was cut off; stopping {names}")
+    say(f"an earlier start was interrupted; stopping {names}")
     if found := containers.stop_all(those, known.project):
         raise EndError(EXIT_ERROR, *found)
 

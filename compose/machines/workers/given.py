@@ -1,4 +1,4 @@
-"""What the workers of a run are given: the options and variables of `docker run`."""
+"""Builds the `docker run` command of each worker: its options and variables."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HARDENED = (
 
 @dataclass(frozen=True)
 class Start:
-    """What all workers of a run are given.
+    """The values that all workers of a start share.
 
     Attributes:
-        settings: the run.
-        environ: the variables that were given.
-        image: what they run.
-        hosts: WORKER_HOSTS.
-        digest: of the code; "": none is copied.
-        token: CLUSTER_TOKEN, so that workers of an earlier start, on a machine that comes back,
-            are strangers.
-        threads: TRAINER_THREADS of each worker; "": not given.
+        settings: the run's settings.
+        environ: all variables.
+        image: the workers' image.
+        hosts: the addresses for WORKER_HOSTS.
+        digest: the digest of the code; "": there is no code to mount.
+        token: CLUSTER_TOKEN, which keeps out workers of an earlier start on a machine that was
+            away.
+        threads: TRAINER_THREADS of each worker; "": this program does not set it.
         name: a random name of this start.
     """
 
@@ -88,13 +88,13 @@ def _mounts(start: Start, facts: Facts) -> list[str]:
 
 
 def _variables(start: Start, facts: Facts) -> dict[str, str]:
-    """Return the variables that the driver decides."""
+    """Return the variables that this program sets."""
     index = facts.machine.index
     decided = {
         "WORKER_HOSTS": ",".join(start.hosts),
         "WORKER_INDEX": str(index),
         "TRAINER_RUN_DIR": f"/runs/{start.settings.run_name}",
-        "VERBOSE": "1",  # what of it is on the screen, the driver chooses
+        "VERBOSE": "1",  # this program selects what the screen shows
         "TRAINER_THREADS": start.threads[index],
         "WORKSPACE_DIGEST": start.digest,
     }
@@ -102,7 +102,7 @@ def _variables(start: Start, facts: Facts) -> dict[str, str]:
 
 
 def _passed_on(start: Start, decided: Mapping[str, str]) -> list[str]:
-    """Return the names of the user's variables. A command line can be seen: it has no values."""
+    """Return the names of the user's variables, without values: others can see a command line."""
     return [
         name
         for name in names.passed_on()
@@ -117,12 +117,15 @@ def _script(settings: Settings) -> list[str]:
 
 
 def gpus_option(text: str) -> str:
-    """Return a host's gpus= as `docker run --gpus` takes it, which reads it as a line of CSV."""
+    """Return a host's gpus= for `docker run --gpus`, which parses its value as CSV."""
     return text if text == "all" else f'"device={text}"'
 
 
 def threads_of(all_facts: Sequence[Facts], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return TRAINER_THREADS of each worker: those that share a machine divide its processors."""
+    """Return TRAINER_THREADS of each worker. Workers of one machine divide its processors.
+
+    It is empty for a worker with a machine of its own, and if the user has set the variable.
+    """
     found = []
     for facts in all_facts:
         sharing = sum(one.machine.name == facts.machine.name for one in all_facts)

@@ -1,4 +1,4 @@
-"""Another machine takes the place of one in a cluster that may run."""
+"""Stops a cluster before one of its machines is replaced."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from machines.workers import containers
 
 @dataclass(frozen=True)
 class Replacement:
-    """A machine leaves a cluster.
+    """A cluster that one machine leaves.
 
     Attributes:
-        known: the cluster as it is.
+        known: the cluster before the change.
         leaving: the machine that leaves, which may not answer.
     """
 
@@ -23,7 +23,7 @@ class Replacement:
     leaving: Machine
 
     def stop(self) -> None:
-        """Stop the cluster at a checkpoint, with the machine that leaves, if it answers.
+        """Stop the cluster at a checkpoint. The machine that leaves need not answer.
 
         Raises:
             EndError: another machine's worker cannot be stopped.
@@ -38,6 +38,6 @@ class Replacement:
                 raise EndError(
                     EXIT_ERROR,
                     found[one.index],
-                    "no machine was replaced, but workers were stopped: repeat this command, or "
+                    "no machine was replaced, but workers were stopped. Repeat this command, or "
                     "`make resume`.",
                 )

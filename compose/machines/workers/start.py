@@ -1,4 +1,4 @@
-"""Starts one worker on each machine: all of them, or none."""
+"""Starts the workers: all of them, or none."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ START_SECONDS = 120
 
 
 class NoneIsLeftError(EndError):
-    """No worker was started, or those that were are removed."""
+    """A worker did not start, and no container of this start is left."""
 
 
 def start_all(start: Start, told: Sequence[Facts]) -> None:
     """Start all workers, or none.
 
     Raises:
-        NoneIsLeftError: one does not start, and the others are removed.
-        EndError: one does not start, and another one could not be removed.
+        NoneIsLeftError: a worker does not start, and the others are removed.
+        EndError: a worker does not start, and another one could not be removed.
     """
     names = ", ".join(one.machine.name for one in told)
     say(f"{len(told)} worker(s) of {start.image.name} on {names}, run {start.settings.run_name}")
@@ -36,9 +36,9 @@ def start_all(start: Start, told: Sequence[Facts]) -> None:
 
 
 def _start(start: Start, facts: Facts) -> str:
-    """Start a machine's worker, detached; return what went wrong.
+    """Start a machine's worker, detached; return an error message, or "".
 
-    The docker command runs here, so that no secret is in a command line there.
+    The docker command runs on this machine, so no secret is in a command line of the other one.
     """
     environ = {**os.environ, **start.environ, "CLUSTER_TOKEN": start.token}
     ended = facts.machine.engine.ask(
@@ -50,9 +50,9 @@ def _start(start: Start, facts: Facts) -> str:
 
 
 def _remove(machine: Machine, start: Start) -> str:
-    """Remove what a start has made on a machine, and nothing else; return what went wrong.
+    """Remove the container that this start has created; return an error message, or "".
 
-    A container of the same name may be another person's.
+    It goes by the start's label, because a container of the same name may not be this start's.
     """
     label = shlex.quote(f"label={START}={start.name}")
     ended = machine.ask(
@@ -62,4 +62,4 @@ def _remove(machine: Machine, start: Start) -> str:
     if not ended.returncode:
         return ""
     by_hand = f"docker rm --force {container_of(machine, start.settings.project)}"
-    return f"{machine.name}: {last_line(ended.stderr)}; on it, `{by_hand}` removes its worker"
+    return f"{machine.name}: {last_line(ended.stderr)}; there, `{by_hand}` removes its worker"

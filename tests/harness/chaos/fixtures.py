@@ -1,4 +1,4 @@
-"""Fixtures of the chaos tests and of the soak; a module that wants them names this as a plugin."""
+"""Fixtures of the chaos tests and of the soak; a module that uses them names this as a plugin."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ from harness.chaos.run import WORKERS, ChaosRun, Settings, assembled
 from harness.workbench import Workbench
 
 FULL_SPEED = 0.0
-# Within this the collectives notice that a worker is lost.
+# The time within which the collectives notice a lost worker.
 DETECTION_SECONDS = 15.0
 
 
@@ -22,7 +22,7 @@ DETECTION_SECONDS = 15.0
 def undisturbed(
     workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Settings], Reference]:
-    """Train undisturbed, once a session for the same settings."""
+    """Train undisturbed, once in a session for the same settings."""
     known: dict[Settings, Reference] = {}
 
     def train(settings: Settings) -> Reference:
@@ -43,7 +43,7 @@ def undisturbed(
 
 @pytest.fixture
 def begin_run(workbench: Workbench, tmp_path: Path) -> Iterator[Callable[..., ChaosRun]]:
-    """Start three machines that train; what some of them have of their own is as in `assembled`."""
+    """Start three machines that train; `assembled` describes the options of single machines."""
     with ExitStack() as stack:
 
         def begin(settings: Settings, step_seconds: float, **own: Any) -> ChaosRun:
@@ -56,7 +56,7 @@ def begin_run(workbench: Workbench, tmp_path: Path) -> Iterator[Callable[..., Ch
 
 @pytest.fixture(scope="session")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[table.Row]]:
-    """Collect the rows of the table; at the end they go into the file of --chaos-table."""
+    """Collect the rows of the table, and write them at the end into the file of --chaos-table."""
     found: list[table.Row] = []
     yield found
     file = request.config.getoption("--chaos-table")
@@ -68,10 +68,10 @@ def rows(request: pytest.FixtureRequest) -> Iterator[list[table.Row]]:
 def ends_as_undisturbed(
     undisturbed: Callable[[Settings], Reference], rows: list[table.Row]
 ) -> Callable[..., None]:
-    """Check that a run ends as if nothing had happened, and put it into the table.
+    """Check that a run ends like an undisturbed one, and add it to the table.
 
-    `most_lost_steps` is how many steps a disturbance may cost, and `noticed_within` how many
-    seconds the other workers may take to notice it.
+    `most_lost_steps` is the number of steps that a disturbance may cost, and `noticed_within` the
+    time within which the other workers must notice it, in seconds.
     """
 
     def check(

@@ -1,4 +1,4 @@
-"""A worker's machine: a container that can be killed or lose its disk, and come back."""
+"""A worker's machine: a container that can be killed, lose its disk, and come back."""
 
 import shutil
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ END_SECONDS = 60
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a container's log, with the engine's time in seconds since 1970."""
+    """A line of a container's log, with its time by the engine's clock, in seconds since 1970."""
 
     time: float
     text: str
@@ -30,12 +30,11 @@ class Machine:
     """One worker's machine.
 
     Attributes:
-        peers: the network that it is part of.
-        index: which worker it is.
-        folder: a folder on the host: `runs` is the machine's disk, `chaos` is what the test and the
-            saboteur share, which is no part of the machine.
-        settings: the environment (in capitals) and the Docker SDK's options, as Peers.start takes
-            them.
+        peers: the machine's network.
+        index: the worker's index.
+        folder: a folder on the host. Its `runs` is the machine's disk. Its `chaos` does not belong
+            to the machine: the test and the saboteur share it.
+        settings: the environment (in capitals) and the Docker SDK's options; see Peers.start.
         disk_volume: a volume that is the machine's disk instead of `runs`.
     """
 
@@ -49,13 +48,13 @@ class Machine:
 
     @property
     def container(self) -> Container:
-        """The machine as the engine knows it."""
+        """The machine's container."""
         assert self._container, f"worker {self.index} was never started"
         return self._container
 
     @property
     def disk(self) -> Path:
-        """What the worker sees as /runs."""
+        """The folder that the worker has as /runs."""
         return self.folder / "runs"
 
     @property
@@ -65,7 +64,7 @@ class Machine:
 
     @property
     def chaos(self) -> Path:
-        """What the worker sees as /chaos."""
+        """The folder that the worker has as /chaos."""
         return self.folder / "chaos"
 
     def boot(self) -> None:
@@ -79,12 +78,12 @@ class Machine:
         self._container = self.peers.start(self.index, volumes=mounts, **self.settings)
 
     def kill(self) -> None:
-        """End it as when its power fails."""
+        """Kill it, as a loss of power does."""
         self.container.kill()
         self.wait_for_death()
 
     def come_back(self) -> None:
-        """Start it again, with the disk that it had."""
+        """Start it again, with its old disk."""
         self.container.start()
 
     def pause(self) -> None:
@@ -92,19 +91,19 @@ class Machine:
         pause(self.container)
 
     def unpause(self) -> None:
-        """Let its processes go on."""
+        """Let its processes continue."""
         self.container.unpause()
 
     def unplug(self) -> None:
-        """Take it off the network."""
+        """Disconnect it from the network."""
         self._network().disconnect(self.container)
 
     def plug_in(self) -> None:
-        """Put it back on the network, perhaps with another address."""
+        """Connect it to the network again, possibly with another address."""
         self._network().connect(self.container)
 
     def replace(self) -> None:
-        """Put a new machine in its place, with an empty disk and the same name."""
+        """Replace it by a new machine, with an empty disk and the same name."""
         self._earlier_lines = self.log_lines()
         self.peers.started.remove(self.container)
         self.container.remove(force=True, v=True)
@@ -115,26 +114,26 @@ class Machine:
         return self.peers.bench.client.networks.get(self.peers.network)
 
     def wait_for_death(self, timeout_seconds: float = END_SECONDS) -> int:
-        """Wait until nothing of it runs; return its exit code."""
+        """Wait until none of its processes runs; return its exit code."""
         return self.container.wait(timeout=timeout_seconds)["StatusCode"]
 
     def trigger(self, name: str) -> None:
-        """Let the saboteur act, once its moment has come."""
+        """Let the saboteur act at its next opportunity."""
         (self.chaos / name).touch()
 
     def set_pace(self, step_seconds: float) -> None:
-        """Make each step take so much longer, from now on."""
+        """Delay each step by `step_seconds` from now on."""
         self.chaos.mkdir(parents=True, exist_ok=True)
         new = self.chaos / ".step-seconds"
         new.write_text(f"{step_seconds}")
         new.replace(self.chaos / "step-seconds")
 
     def processes(self) -> list[Process]:
-        """Return what its training processes did so far."""
+        """Return the records of its training processes so far."""
         return read_processes(self.chaos / "records.jsonl")
 
     def trained_at(self) -> float:
-        """Return when it has begun its newest step, in seconds since 1970; 0 before the first."""
+        """Return the time when it began its newest step, in seconds since 1970; 0: no step yet."""
         return newest_batch(self.chaos / "records.jsonl")
 
     def checkpoints(self) -> list[Path]:
@@ -142,12 +141,12 @@ class Machine:
         return sorted(self.run_dir.glob("checkpoints/0*.npz"))
 
     def log_lines(self) -> list[LogLine]:
-        """Return what it has printed so far, also before it was replaced."""
+        """Return its output so far, including that from before it was replaced."""
         text = self.container.logs(timestamps=True).decode(errors="replace")
         return self._earlier_lines + [_line(line) for line in text.splitlines()]
 
     def log(self) -> str:
-        """Return the same without the times."""
+        """Return its output so far, without the times."""
         return "\n".join(line.text for line in self.log_lines())
 
 

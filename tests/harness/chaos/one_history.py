@@ -1,4 +1,4 @@
-"""What a run came to that goes on without lost workers (MIN_WORKERS): one history, of one group."""
+"""Checks that a run with lost workers (MIN_WORKERS) has one history, of one group of workers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,20 +11,20 @@ from harness.chaos.records import Process
 from harness.chaos.reference import result_of
 
 TOLERANCE = 1e-4
-"""Of weights, relatively: with fewer workers sums are rounded otherwise."""
+"""The relative tolerance of weights, because sums over fewer workers are rounded differently."""
 TOGETHER_SECONDS = 15.0
-"""Within this all workers of a ring begin its first step; one may be frozen meanwhile."""
+"""The time within which all workers of a ring begin its first step, even if one is frozen."""
 
 
 def faults(
     machines: Sequence[Machine], batches: Sequence[Sequence[int]], weights: Sequence[np.ndarray]
 ) -> list[str]:
-    """Return what is wrong with a run that has ended; nothing if it was as good as undisturbed.
+    """Return the differences between a finished run and an undisturbed one.
 
     Args:
-        machines: of the run, each with what it recorded.
-        batches: each step's examples, of all workers together, in an undisturbed run.
-        weights: those that it ended with.
+        machines: the machines of the run, with their records.
+        batches: the examples of each step of an undisturbed run, of all workers together.
+        weights: the weights at the end of the undisturbed run.
     """
     attempts = _trained(machines[0])
     others = [_trained(machine) for machine in machines[1:]]
@@ -50,12 +50,12 @@ def weights_of(machine: Machine) -> list[np.ndarray]:
 
 
 def _trained(machine: Machine) -> list[Process]:
-    """Return what a worker has trained, from one ring to the next; rehearsals have no step."""
+    """Return a worker's training in each ring; rehearsals, which have no step, are omitted."""
     return [one for one in machine.processes() if one.first_step is not None and one.batches]
 
 
 def _match(part: Process, attempts: Sequence[Process]) -> int | None:
-    """Return in which of worker 0's rings another worker has trained this; None: in no one."""
+    """Return the position of worker 0's ring in which another worker trained this; None: none."""
     begin = part.batches[0].time
     known = [
         (abs(begin - attempt.batches[0].time), number)
@@ -71,7 +71,7 @@ def wrong_batches(
     others: Sequence[Sequence[Process]],
     batches: Sequence[Sequence[int]],
 ) -> Iterator[str]:
-    """Yield the steps whose last attempt, which counts, was not on exactly their batch."""
+    """Yield the steps whose last attempt, which counts, did not use exactly their batch."""
     trained: dict[tuple[int, int], list[int]] = {}
     last: dict[int, int] = {}
     for number, attempt in enumerate(attempts):
@@ -93,11 +93,11 @@ def wrong_batches(
 def trained_apart(
     attempts: Sequence[Process], others: Sequence[Sequence[Process]]
 ) -> Iterator[str]:
-    """Yield who has ended steps in no ring of worker 0's, or more of them than that has begun."""
+    """Yield the workers that have completed steps without worker 0, or more than worker 0 began."""
     for index, parts in enumerate(others, 1):
         for part in parts:
             number = _match(part, attempts)
-            ended = len(part.batches) - 1  # the last one may not have been
+            ended = len(part.batches) - 1  # the last one may be incomplete
             begun = 0 if number is None else len(attempts[number].batches)
             if ended > begun:
                 yield (

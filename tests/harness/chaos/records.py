@@ -1,4 +1,4 @@
-"""What each training process of a worker did: where it began, and on which examples it trained."""
+"""Reads the records of a worker's training processes: their first steps, and their examples."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ FROM_THE_BEGINNING = "starting at step 0"
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's examples on one worker, in order, and when the step began (seconds since 1970)."""
+    """One step's examples on one worker, in order, and its beginning (in seconds since 1970)."""
 
     time: float
     ids: tuple[int, ...]
@@ -22,13 +22,13 @@ class Batch:
 
 @dataclass
 class Process:
-    """A training process, as its worker recorded it; one that survives a loss is another then.
+    """A training process, from its worker's records. After a loss, a survivor counts as a new one.
 
     Attributes:
-        start_time: when it began, in seconds since 1970.
-        first_step: the step that its first batch has; None if it ended before it knew.
-        batches: what it trained on; the last one may not have been finished.
-        end_time: when the saboteur ended it; None if something else did.
+        start_time: its beginning, in seconds since 1970.
+        first_step: the step of its first batch; None: it ended before it knew.
+        batches: the batches on which it trained; the last one may be incomplete.
+        end_time: the time when the saboteur ended it; None: something else did.
     """
 
     start_time: float
@@ -38,18 +38,18 @@ class Process:
 
     @property
     def next_step(self) -> int:
-        """The step that the next batch would have had."""
+        """The step of the next batch."""
         return (self.first_step or 0) + len(self.batches)
 
     def __str__(self) -> str:
-        """Return it in one line, as people want it in the output of a failed test."""
+        """Return it in one line, for the output of a failed test."""
         steps = f"{len(self.batches)} batches from step {self.first_step}"
         end = ", ended by the saboteur" if self.end_time else ""
         return f"process of {self.start_time:.3f}: {steps}{end}"
 
 
 def read_processes(records: Path) -> list[Process]:
-    """Read a worker's records.jsonl; none are there before its first process has begun."""
+    """Read a worker's records.jsonl; empty before its first process has begun."""
     processes: list[Process] = []
     for line in records.read_text().splitlines(keepends=True) if records.exists() else ():
         if not line.endswith("\n"):  # it is being written
@@ -76,7 +76,7 @@ def newest_batch(records: Path) -> float:
 
 
 def _begins_again(process: Process, record: dict) -> bool:
-    """Tell whether a process that trains, or has rehearsed, goes on from a checkpoint."""
+    """Tell whether a process that trains, or has rehearsed, resumes from a checkpoint."""
     is_beginning = RESUMED.search(record.get("text", ""))
     return bool((process.first_step is not None or process.batches) and is_beginning)
 
@@ -93,7 +93,7 @@ def _note(process: Process, record: dict) -> None:
 
 
 def lost_steps(processes: Sequence[Process]) -> list[int]:
-    """Return how many steps each process but the first had to do again."""
+    """Return the number of steps that each process except the first had to repeat."""
     resumed = [process for process in processes if process.first_step is not None]
     pairs = itertools.pairwise(resumed)
     return [max(0, earlier.next_step - later.first_step) for earlier, later in pairs]
@@ -102,12 +102,12 @@ def lost_steps(processes: Sequence[Process]) -> list[int]:
 def problems(
     processes: Sequence[Process], reference: Sequence[tuple[int, ...]], most_lost: int
 ) -> list[str]:
-    """Return what is wrong with a worker's steps; nothing if the run was as good as undisturbed.
+    """Return the differences between a worker's steps and those of an undisturbed run.
 
     Args:
-        processes: the worker's, in order.
+        processes: the worker's processes, in order.
         reference: the batches of the same worker in an undisturbed run.
-        most_lost: how many steps may be done again after each disturbance.
+        most_lost: the number of steps that may be repeated after each disturbance.
     """
     found = []
     reached = 0

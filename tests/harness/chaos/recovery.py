@@ -1,4 +1,4 @@
-"""How long a cluster took to recover: from the workers' logs and the records of their steps."""
+"""Measures how long a cluster took to recover, from the workers' logs and records."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ AGREED = re.compile(r"workers are here and agree")
 
 @dataclass
 class Disturbance:
-    """What was done to the cluster, and when; times are seconds since 1970.
+    """A disturbance of the cluster; times are in seconds since 1970.
 
     Attributes:
-        victims: the indices of the workers that it was done to.
-        time: when.
-        back_time: when the last of the victims could be there again; None if none went away.
+        victims: the indices of the disturbed workers.
+        time: the time of the disturbance.
+        back_time: the time from which all victims could be back; None: none went away.
     """
 
     victims: Sequence[int]
@@ -30,13 +30,13 @@ class Disturbance:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How long each part of a recovery took, in seconds; None for what there was not.
+    """The duration of each part of a recovery, in seconds; None: there was no such part.
 
     Attributes:
-        detection: from the disturbance until the first of the others said that it ends for it.
-        restart: from when all machines were there, and the loss was noticed, until all workers had
-            met at the gate.
-        first_step: from the same moment until all were training again.
+        detection: from the disturbance until the first other worker logged it.
+        restart: from the moment when all machines were back and the loss was noticed, until all
+            workers had met at the gate.
+        first_step: from the same moment until all workers trained again.
     """
 
     detection: float | None
@@ -45,7 +45,7 @@ class Recovery:
 
 
 def recovery_from(disturbance: Disturbance, machines: Sequence[Machine], until: float) -> Recovery:
-    """Measure what followed a disturbance, before the moment `until`."""
+    """Measure the recovery from a disturbance, before the moment `until`."""
     began = disturbance.time
     others = [machine for machine in machines if machine.index not in disturbance.victims]
     noticed = _first(time for other in others for time in _times_of(NOTICED, other, began, until))
@@ -67,7 +67,7 @@ def _times_of(
 
 
 def _new_batch_times(machine: Machine, after: float, until: float) -> Iterator[float]:
-    """Yield the times of the batches of processes that began in this time."""
+    """Yield the times of the batches of processes that began within this time."""
     new = (process for process in machine.processes() if after < process.start_time < until)
     return (batch.time for process in new for batch in process.batches if batch.time < until)
 
@@ -77,13 +77,13 @@ def _first(moments: Iterable[float]) -> float | None:
 
 
 def _seconds(since: float, moments: Sequence[float | None]) -> float | None:
-    """Return the seconds until the last of the moments; None if one of them never came."""
+    """Return the seconds until the last of the moments; None: one of them is missing."""
     came = [moment for moment in moments if moment is not None]
     return max(came) - since if len(came) == len(moments) else None
 
 
 def worst(recoveries: Sequence[Recovery]) -> Recovery:
-    """Return the longest of each time."""
+    """Return the longest duration of each part."""
 
     def longest(times: Iterable[float | None]) -> float | None:
         return max((time for time in times if time is not None), default=None)

@@ -1,4 +1,4 @@
-"""The undisturbed run that every disturbed one has to equal, bit for bit."""
+"""The undisturbed run, which every disturbed run must equal, bit for bit."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ class Reference:
 
     Attributes:
         weights_sha256: the digest of the final weights.
-        batches: for each worker its batches, for each step the examples' numbers.
-        epochs: those of metrics.jsonl.
+        batches: each worker's batches: the examples' numbers for each step.
+        epochs: the epochs in metrics.jsonl.
     """
 
     weights_sha256: str
@@ -25,7 +25,7 @@ class Reference:
     epochs: Sequence[int]
 
     def differences(self, machines: Sequence[Machine], most_lost: int) -> list[str]:
-        """Return in what a run that has ended differs from this one; see `records.problems`."""
+        """Return the differences between a finished run and this one; see `records.problems`."""
         found = []
         for machine, batches in zip(machines, self.batches, strict=True):
             steps = problems(machine.processes(), batches, most_lost)
@@ -33,7 +33,7 @@ class Reference:
         return found
 
     def _ends(self, machine: Machine) -> Iterator[str]:
-        """Yield what a worker has not left behind as it should."""
+        """Yield the problems of the files that a worker has left."""
         result = result_of(machine)
         if result["status"] != "done":
             yield f"its status is {result['status']}: {result['reason']}"
@@ -48,7 +48,7 @@ class Reference:
 
 
 def reference_of(machines: Sequence[Machine]) -> Reference:
-    """Take a run that has ended, and was not disturbed, as the reference."""
+    """Return the reference from a finished, undisturbed run."""
     (digest,) = {result_of(machine)["weights_sha256"] for machine in machines}
     batches = [_batches_of(machine) for machine in machines]
     return Reference(digest, batches, epochs_of(machines[0]))

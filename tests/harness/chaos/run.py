@@ -1,4 +1,4 @@
-"""A cluster of machines that train while a test disturbs them."""
+"""A cluster of machines that train, and that a test disturbs."""
 
 import re
 import time
@@ -25,16 +25,16 @@ STARTED_AGAIN = re.compile(r"restart \d+ of \d+ in|was lost: waiting until")
 
 @dataclass(frozen=True)
 class Settings:
-    """What is trained. Two runs with the same settings end with the same weights.
+    """The settings of the training. Two runs with the same settings end with the same weights.
 
     Attributes:
-        epochs: how many.
-        steps_per_epoch: the steps of each.
-        checkpoint_steps: a checkpoint is saved every so many steps.
-        optimizer: by which.
-        learning_rate: of that.
-        pack_bytes: of gradients, for each worker, in a pack at least; None: as the trainer has it,
-            for which this model is one pack.
+        epochs: the number of epochs.
+        steps_per_epoch: the number of steps in an epoch.
+        checkpoint_steps: the number of steps between two checkpoints.
+        optimizer: the optimizer's name.
+        learning_rate: the learning rate.
+        pack_bytes: the minimum size of a bucket of gradients, in bytes for each worker; None: the
+            trainer's own, with which this model has one bucket.
     """
 
     epochs: int
@@ -46,12 +46,12 @@ class Settings:
 
     @property
     def steps(self) -> int:
-        """The steps of the whole run."""
+        """The number of steps of the whole run."""
         return self.epochs * self.steps_per_epoch
 
     @property
     def longest_seconds(self) -> float:
-        """How long a run may take from its last disturbance to its end."""
+        """The time that a run may take from its last disturbance to its end, in seconds."""
         return 120 + 0.1 * self.steps
 
     @property
@@ -72,12 +72,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class ChaosRun:
-    """Machines that train together, and what was done to them.
+    """Machines that train together, and their disturbances.
 
     Attributes:
-        machines: one for each worker, in their order.
-        settings: what they train.
-        disturbances: what was done so far.
+        machines: one machine for each worker, in order.
+        settings: the settings of the training.
+        disturbances: the disturbances so far.
     """
 
     machines: Sequence[Machine]
@@ -85,12 +85,12 @@ class ChaosRun:
     disturbances: list[Disturbance] = field(default_factory=list)
 
     def boot(self, step_seconds: float) -> None:
-        """Start all machines; each step takes so much longer than it would."""
+        """Start all machines; each step is delayed by `step_seconds`."""
         self.set_pace(step_seconds)
         for machine in self.machines:
             machine.boot()
 
-    # What a test does to them.
+    # Disturbances.
 
     def kill(self, *victims: int) -> None:
         """Kill machines at the same moment."""
@@ -98,25 +98,25 @@ class ChaosRun:
         self._at_once(victims, Machine.kill)
 
     def disturb(self, *victims: int, at: float | None = None) -> None:
-        """Note that something is done now, or was at another time, to these workers."""
+        """Record a disturbance of these workers, now or at another time."""
         self.disturbances.append(Disturbance(victims, at or time.time()))
 
     def come_back(self, *indices: int) -> None:
-        """Start machines again, with the disks that they had."""
+        """Start machines again, with their old disks."""
         self.are_back()
         self._at_once(indices, Machine.come_back)
 
     def replace(self, *indices: int) -> None:
-        """Put new machines in the place of dead ones, with empty disks."""
+        """Replace dead machines by new ones with empty disks."""
         self.are_back()
         self._at_once(indices, Machine.replace)
 
     def are_back(self) -> None:
-        """Note that the last disturbance ends now."""
+        """Record that the last disturbance ends now."""
         self.disturbances[-1].back_time = time.time()
 
     def stop(self, *indices: int) -> list[int]:
-        """Do what `docker stop` does, to all at the same moment; return their exit codes."""
+        """Stop all at the same moment, as `docker stop` does; return their exit codes."""
         self.disturb(*indices)
         self._at_once(indices, lambda machine: machine.container.stop())
         return [self.machines[index].wait_for_death() for index in indices]
@@ -126,11 +126,11 @@ class ChaosRun:
             list(pool.map(action, [self.machines[index] for index in indices]))
 
     def set_pace(self, step_seconds: float) -> None:
-        """Make each step take so much longer than it would, from now on."""
+        """Delay each step by `step_seconds` from now on."""
         for machine in self.machines:
             machine.set_pace(step_seconds)
 
-    # What a test waits for.
+    # Waits.
 
     def wait_for_step(self, step: int, timeout_seconds: float = START_SECONDS) -> None:
         """Wait until every worker has begun this step of the run."""
@@ -138,14 +138,14 @@ class ChaosRun:
         wait_until(reached, timeout_seconds, f"step {step} begins", self.logs)
 
     def wait_for_line(self, index: int, text: str, timeout_seconds: float = START_SECONDS) -> float:
-        """Wait until a worker has printed the text; return when it did, in seconds since 1970."""
+        """Wait until a worker has printed the text; return the time, in seconds since 1970."""
         machine = self.machines[index]
         lines = lambda: [line for line in machine.log_lines() if text in line.text]  # noqa: E731
         wait_until(lines, timeout_seconds, f"worker {index} prints {text!r}", self.logs)
         return lines()[0].time
 
     def wait_for_sabotage(self, index: int) -> None:
-        """Wait until the saboteur has ended its machine, and count that as a disturbance."""
+        """Wait until the saboteur has ended its machine, and record this as a disturbance."""
         machine = self.machines[index]
         ended = lambda: any(process.end_time for process in machine.processes())  # noqa: E731
         wait_until(ended, TRAINING_SECONDS, f"worker {index} ends its machine", self.logs)
@@ -153,7 +153,7 @@ class ChaosRun:
         self.disturb(index, at=machine.processes()[-1].end_time)
 
     def wait_until_noticed(self) -> None:
-        """Wait until every worker that was left alone has ended its training for the loss."""
+        """Wait until every undisturbed worker has interrupted its training because of the loss."""
         last = self.disturbances[-1]
         others = [machine for machine in self.machines if machine.index not in last.victims]
 
@@ -165,7 +165,7 @@ class ChaosRun:
         wait_until(lambda: all(map(noticed, others)), NOTICE_SECONDS, what, self.logs)
 
     def wait_until_resumed(self) -> None:
-        """Wait until all workers have agreed where to go on after the last disturbance."""
+        """Wait until all workers have agreed from which step to resume after the disturbance."""
         since = self.disturbances[-1].time
 
         def resumed(machine: Machine) -> bool:
@@ -182,7 +182,7 @@ class ChaosRun:
         wait_until(all_do, START_SECONDS, "all train", self.logs)
 
     def wait_for_end(self) -> list[int]:
-        """Wait until no container runs any more; return their exit codes."""
+        """Wait until no container runs; return the exit codes."""
 
         def ended() -> bool:
             for machine in self.machines:
@@ -192,10 +192,10 @@ class ChaosRun:
         wait_until(ended, self.settings.longest_seconds, "all containers have ended", self.logs)
         return [machine.wait_for_death() for machine in self.machines]
 
-    # What there is to say of it afterwards.
+    # Results.
 
     def recoveries(self) -> list[Recovery]:
-        """Measure how long the cluster took after each disturbance."""
+        """Measure the recovery from each disturbance."""
         times = [disturbance.time for disturbance in self.disturbances]
         ends = [*times, float("inf")][1:]
         return [
@@ -204,11 +204,11 @@ class ChaosRun:
         ]
 
     def lost_steps(self) -> list[int]:
-        """Return for each worker how many steps it had to do again, over all its restarts."""
+        """Return the number of steps that each worker had to repeat, over all its restarts."""
         return [sum(lost_steps(machine.processes())) for machine in self.machines]
 
     def logs(self) -> str:
-        """Return what the machines have printed and done so far."""
+        """Return the machines' output and records so far."""
         parts = []
         for machine in self.machines:
             parts.append(f"--- worker {machine.index}\n{machine.log()}")
@@ -232,10 +232,10 @@ def assembled(
 
     Args:
         bench: the engine and the image.
-        folder: where their disks lie on the host.
-        settings: what they train.
-        options: the Docker SDK's options that a worker has of its own, by its index.
-        volumes: the volume that is a worker's disk, by its index.
+        folder: the folder on the host with the machines' disks.
+        settings: the settings of the training.
+        options: the Docker SDK's additional options for single workers, by index.
+        volumes: the volumes that are the disks of single workers, by index.
     """
     options, volumes = options or {}, volumes or {}
     with make_peers(bench, WORKERS) as peers:

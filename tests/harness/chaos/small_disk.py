@@ -1,4 +1,4 @@
-"""A machine's disk that is small enough to be filled: a tmpfs that outlives its container."""
+"""A disk for a machine that is small enough to be filled: a tmpfs that outlives its container."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ FILLER = "/runs/filler"
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A volume, and a container that holds it, since a tmpfs is gone once nobody has it mounted.
+    """A volume, and a container that holds it: an unmounted tmpfs would lose its content.
 
     Attributes:
-        volume: its name.
+        volume: the volume's name.
         holder: the container.
     """
 
@@ -25,12 +25,12 @@ class SmallDisk:
     holder: Container
 
     def fill(self) -> None:
-        """Leave not one free block."""
+        """Fill the disk until no block is free."""
         done = self.holder.exec_run(["dd", "if=/dev/zero", f"of={FILLER}", "bs=4k"])
         assert b"No space left on device" in done.output, done.output
 
     def empty(self) -> None:
-        """Give the space back."""
+        """Free the space again."""
         self._run("rm", FILLER)
 
     def checkpoints(self) -> list[str]:
@@ -38,7 +38,7 @@ class SmallDisk:
         return sorted(self._run("find", "/runs", "-name", "0*.npz", "-printf", "%f\n").split())
 
     def copy(self) -> None:
-        """Copy all that is on it to the folder on the host."""
+        """Copy its content to the folder on the host."""
         self._run("cp", "-r", "/runs/.", "/host")
 
     def _run(self, *command: str) -> str:

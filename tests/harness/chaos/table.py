@@ -1,4 +1,4 @@
-"""The table of docs/explanation/survival.md: a row for each scenario, as it was measured last."""
+"""The table of docs/explanation/survival.md, with the last measurement of each scenario."""
 
 import os
 import re
@@ -19,9 +19,9 @@ MEMINFO = Path("/proc/meminfo")
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one scenario; times in seconds.
+    """The measurement of one scenario, with times in seconds.
 
-    What stands before a colon in `scenario` names it, what follows may change.
+    The text before a colon in `scenario` identifies it. The text after the colon may change.
     """
 
     scenario: str
@@ -29,7 +29,7 @@ class Row:
     recovery: Recovery
 
     def __str__(self) -> str:
-        """Return it as the table has it."""
+        """Return it as a row of the table."""
         times = (self.recovery.detection, self.recovery.restart, self.recovery.first_step)
         cells = [self.scenario, f"{self.lost_steps}", *map(_seconds, times)]
         return f"| {' | '.join(cells)} |"
@@ -42,7 +42,7 @@ def _seconds(time: float | None) -> str:
 def update(file: Path, rows: Sequence[Row], today: str, machine: str) -> None:
     """Write the rows into the file's table; a scenario without a new row keeps its old one.
 
-    The line above the table names those that are of another day or hour than it says.
+    The line above the table names the scenarios that were measured at another time.
 
     Raises:
         AssertionError: the file has no place for the table.
@@ -69,7 +69,7 @@ def today() -> str:
 
 
 def this_machine() -> str:
-    """Return what the times depend on: cores, memory, and what ran there, the workers included."""
+    """Return facts that affect the times: cores, memory, and the load, including the workers'."""
     kilobytes = int(re.search(r"MemTotal:\s+(\d+)", MEMINFO.read_text())[1])
     load = os.getloadavg()[-1]
     return (

@@ -125,7 +125,7 @@ def test_what_may_be_of_another_run_is_removed_with_a_warning(
     assert steps(stores) == [10] * 3
     assert stores[NEW].newest() is None
     assert "the checkpoint of step 300 on this worker's disk" in warnings.text
-    assert "all resume from step 10" in warnings.text
+    assert "all workers resume from step 10" in warnings.text
 
 
 def test_where_nobody_else_has_one_a_newcomers_counts(stores) -> None:

@@ -56,7 +56,7 @@ def write_predictions(model: keras.Model | None, data: DataSet, folder: Path) ->
             return
         document = {**found, "classes": data.class_names}
         write_whole(folder / FILE, json.dumps(document).encode(), durable=False)
-    except Exception as error:  # noqa: BLE001  whatever a model of a user's own says
+    except Exception as error:  # noqa: BLE001  a user's own model may raise anything
         log.warning("%s was not written: %s", FILE, str(error).partition("\n")[0])
 
 

@@ -135,8 +135,8 @@ def _refuse_newcomers_own(content: bytes, found: Checkpoint, task: Task) -> None
 def _set_newer_aside(store: Store, number: int, found: Checkpoint) -> None:
     """Move aside this worker's own checkpoints that are newer than the one that is found."""
     log.warning(
-        "the checkpoint of step %d on this worker's disk may be of another run: it is now in %s, "
-        "because all resume from step %d",
+        "the checkpoint of step %d on this worker's disk may belong to another run: it was moved "
+        "to %s, because all workers resume from step %d",
         number // len(Stage),
         store.set_aside_after(found.number),
         found.step,

@@ -91,7 +91,7 @@ class Saver:
         def guarded() -> None:
             try:
                 write(*given)
-            except Exception as error:  # noqa: BLE001  no checkpoint is worth a training
+            except Exception as error:  # noqa: BLE001  a failed checkpoint must not end the training
                 warn_unsaved(step, error)
 
         try:

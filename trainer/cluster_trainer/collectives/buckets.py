@@ -46,7 +46,7 @@ def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
     wait for an operation that waits for the sum.
 
     Args:
-        packed: each bucket's numbers, traced, before the sums are.
+        packed: each bucket's numbers, traced before the sums.
     """
     known = _needed_for([packed[0].op, *filter(_has_effects, packed[0].graph.get_operations())])
     later = []
@@ -60,8 +60,8 @@ def needed_later(packed: Sequence[tf.Tensor]) -> list[list[tf.Operation]]:
 def hold_up(operations: Iterable[tf.Operation], until: tf.Tensor) -> None:
     """Let operations begin only after a tensor is computed.
 
-    A TensorFlow thread runs the operation last that has been ready for longest. So a single thread
-    would go back through all layers first, and compute the last layers' gradients at the very end.
+    Otherwise a single thread would compute the last layers' gradients at the very end, because
+    TensorFlow's threads first run the operation that became ready last.
     """
     for operation in operations:
         tensorflow_names.run_after(operation, until.op)

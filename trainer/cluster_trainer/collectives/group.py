@@ -81,9 +81,9 @@ def gradients_wire() -> str | None:
 
 
 def let_rounds_have(steps: int) -> None:
-    """Let each worker take so many steps by itself; after them, weights are averaged.
+    """Let each worker take this number of steps by itself, after which weights are averaged.
 
-    1: none. Gradients are summed in each step.
+    With 1, gradients are summed in each step instead.
     """
     _of_process.steps_of_round, _of_process.are_rounds_open = steps, False
 
@@ -94,12 +94,12 @@ def let_rounds_be_chosen() -> None:
 
 
 def are_rounds_open() -> bool:
-    """Return whether it is still to be chosen; see `let_rounds_be_chosen`."""
+    """Return whether the number of steps is still to be chosen; see `let_rounds_be_chosen`."""
     return _of_process.are_rounds_open
 
 
 def steps_of_round() -> int:
-    """Return how many steps each worker takes by itself; 1: none, see `let_rounds_have`."""
+    """Return the number of steps that each worker takes by itself; see `let_rounds_have`."""
     return _of_process.steps_of_round
 
 

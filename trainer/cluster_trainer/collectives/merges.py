@@ -1,4 +1,4 @@
-"""Refuses, in words, to combine replicas by TensorFlow's strategies in a branch of a step."""
+"""Explains that TensorFlow's strategies cannot combine replicas in a branch of a step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.user_frames import place_of_call
 
-# A strategy combines replicas where a replica's own graph ends, and not within a branch of it.
-# These are the words by which its RuntimeError for that is known.
+# A strategy can combine replicas in a replica's own graph, but not in a branch of it. Its
+# RuntimeError then contains these words.
 IN_A_BRANCH = "while defining a new graph or a tf.function"
 
 

@@ -20,9 +20,8 @@ class Newcomers:
     """Finds out which workers of a ring are newcomers; all workers call its methods.
 
     A process trusts a ring once all of its workers have proved to fit. A new process trusts none.
-    If a worker is lost at that moment, only some workers may come to trust the ring. So a worker
-    that does not trust the last ring that others trust is still no newcomer if it trusts the one
-    before.
+    If a worker is lost at that moment, only some workers may come to trust the ring. The others
+    are still no newcomers if they trust the ring before it.
 
     Attributes:
         began_together: whether all members of the last ring were new processes, in no ring before.

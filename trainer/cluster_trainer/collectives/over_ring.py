@@ -84,7 +84,7 @@ def gathered(ring: RenewableRing, value: tf.Tensor, what: str = "") -> tf.Tensor
         what: a name for the values in messages, the same on all workers; see Ring.
 
     Raises:
-        ValueError: the other dimensions differ, on all workers when the step runs.
+        ValueError: the other dimensions differ. All workers raise it when the step runs.
     """
 
     def gather(mine: np.ndarray) -> np.ndarray:
@@ -220,11 +220,10 @@ def _called(
 
 
 def _in_this_graph(resource: tf.Tensor) -> tf.Tensor:
-    """Return a resource as a tensor of the graph that is built, passed on by the graphs around it.
+    """Return a resource as a tensor of the current graph, captured through the graphs around it.
 
-    TensorFlow cannot take the gradient of a branch (`tf.cond`) if that gradient uses a resource
-    that the branch's graph has from Python, and not from the graph around it. A function has it
-    from Python, because it may be called from several graphs.
+    TensorFlow cannot take the gradient of a branch (`tf.cond`) if the branch's graph captured a
+    resource directly from Python. A function's graph has to, because several graphs may call it.
     """
     if tf.executing_eagerly():
         return resource
@@ -238,7 +237,7 @@ def _in_this_graph(resource: tf.Tensor) -> tf.Tensor:
 
 
 def _place(ring: RenewableRing) -> tf.Tensor:
-    """Return [rank, number of ranks] when the step runs, int32 [2]: it may outlive a ring."""
+    """Return [rank, number of ranks] when the step runs, int32 [2]; a step may outlive a ring."""
     with tf.device("CPU:0"):
         variable = _in_this_graph(_variable_of(ring))
         place = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.int32)

@@ -14,9 +14,9 @@ from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.traffic import Traffic
 
 DOUBT_SECONDS, DOUBT_OF_NEW_SECONDS = 5.0, 1.0
-"""A rank that is in a different call than its left neighbour waits this long for the others'
-verdict before it blames the neighbour: the first if it is a newcomer itself, the second if the
-neighbour is."""
+"""The time that a rank waits for the others' verdict if its left neighbour is in a different call.
+Afterwards it blames the neighbour. The first is for a newcomer, the second for a newcomer's right
+neighbour."""
 LEAVING = "excluding an unfit worker"
 
 
@@ -123,8 +123,8 @@ class RenewableRing:
             what: the subject of the answers, in words for a person.
 
         Returns:
-            whether this worker is a newcomer that differs; it has to report this, and to end. False
-            on all workers: the old workers differ themselves, and nobody is left out.
+            whether this worker is a newcomer that differs; then it has to report this, and to exit.
+            If the old workers differ among themselves, all workers stay and get False.
 
         Raises:
             PeerUnfit: other workers are newcomers that differ.

@@ -35,7 +35,7 @@ def alone(note: Note = lambda _: None) -> Iterator[None]:
 
 
 def count_of(strategy: tf.distribute.Strategy) -> int:
-    """Return the number of a strategy's replicas, over all workers; also within an engine's step.
+    """Return the number of a strategy's replicas over all workers, even within an engine's step.
 
     In a ring, this is the number of all workers' replicas. A traced step must call `count` instead,
     because it may outlive the ring.
@@ -74,8 +74,8 @@ class Replicas:
         total: the number of all replicas.
         first: the number of this process's first replica, in the order of all.
         local: the number of this process's replicas.
-        most: the number of all replicas if no worker is missing. Then shares have no fixed size.
-            None: no worker may be missing.
+        most: the number of all replicas if no worker is missing; None: no worker may be missing.
+            Unless it is None, shares have no fixed size.
         workers: the number of processes.
     """
 

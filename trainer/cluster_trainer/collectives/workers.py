@@ -78,10 +78,10 @@ class Workers(ABC):
         return False
 
     def leave_out_or_part(self, answers: Sequence[Any], what: str) -> None:
-        """Leave the ring before a refusal: only newcomers that differ, or else all workers.
+        """Before a refusal, leave the ring: newcomers that differ, or all workers if others differ.
 
         Raises:
-            PeerUnfit: only newcomers' answers differ, and this is none of them; see newcomers.py.
+            PeerUnfit: only newcomers differ, and this worker is not one of them; see newcomers.py.
         """
         if not self.leave_out(answers, what):
             self.part()
@@ -91,7 +91,7 @@ class Workers(ABC):
         """Wait for all workers before they end: an early exit would break the others' last call.
 
         Returns:
-            the error that has ended another worker before; None: as far as is known, none failed.
+            the error of a worker that has failed; None: no failure is known.
         """
 
     # Only a ring overrides these: no worker can join TensorFlow's cluster or send it such messages.

@@ -1,4 +1,4 @@
-"""Finds the memory that this container may still take, by its cgroup's limit and the machine's."""
+"""Finds the memory that this container may still take, within its own limit and the machine's."""
 
 from pathlib import Path
 

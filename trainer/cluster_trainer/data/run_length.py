@@ -74,7 +74,7 @@ def _refuse_endings(config: TrainerConfig, data: DataSet) -> None:
     """Refuse data that would end too early, or never.
 
     Raises:
-        ConfigurationError: the data are such.
+        ConfigurationError: the data would.
     """
     steps, problems = shown_name("steps_per_epoch"), []
     if config.steps_per_epoch is None and _is_endless(data.train):
@@ -146,7 +146,7 @@ def _refuse_augmenting(config: TrainerConfig, data: DataSet) -> None:
     """Refuse to augment data that are not pictures.
 
     Raises:
-        ConfigurationError: the data are not.
+        ConfigurationError: the data are not pictures.
     """
     if not data.has_examples:
         accepted, advice = "none, since the data come as they are", "Augment them there."

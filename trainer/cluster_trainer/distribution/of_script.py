@@ -19,13 +19,13 @@ log = logging.getLogger("trainer")
 
 
 def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the devices that train in a script's process, and log several of them.
+    """Return the names of the devices that train in a script's process; log them if several do.
 
-    The result is empty if each worker trains on one device: there are several workers, and no ring
-    sums over them, or weights are averaged in rounds.
+    With several workers, the result is empty if no ring sums over them. It is also empty if they
+    have several devices each, but average weights in rounds: each then trains on one device.
 
     Raises:
-        ConfigurationError: the script has not the CPU devices that the settings name.
+        ConfigurationError: the process lacks CPU devices that the settings name.
     """
     is_alone = from_environment(as_started(environ)).num_workers == 1
     if not is_alone and not group.is_wanted():
@@ -63,7 +63,7 @@ def _settings(environ: Mapping[str, str]) -> TrainerConfig:
 def _refuse_missing(names: tuple[str, ...]) -> None:
     there = devices.numbered("CPU", len(tf.config.list_logical_devices("CPU")))
     if not {*names} <= {*there}:
-        advice = "The script has cut the CPU itself, or begun with TensorFlow before."
+        advice = "The script has divided the CPU itself, or has used TensorFlow before."
         accepted = " ".join(there)
         raise ConfigurationError(
             [Problem(shown_name("logical_cpus"), " ".join(names), accepted, advice)]

@@ -145,7 +145,7 @@ def heed(config: TrainerConfig) -> None:
 
 
 def say_rounds(config: TrainerConfig) -> None:
-    """Log if weights are averaged instead of gradients summed."""
+    """Log if the workers average weights instead of summing gradients."""
     if config.sync_every == "auto":
         log.info(
             "%s=auto: the first seconds measure how long sums take",

@@ -161,8 +161,8 @@ class ElasticRecovery:
         Raises:
             RingError: a worker was lost, and only a new process could continue.
             ConfigurationError: this worker is new, and its calls differ from the others'.
-            PeerLostError: the workers' calls differ, and it is unclear whose fault it is; those of
-                new processes may agree.
+            PeerLostError: the workers' calls differ, and it is unclear which worker is at fault.
+                The calls of new processes may agree.
         """
         ring = self._ring
         if ring is None:

@@ -45,7 +45,8 @@ class Call:
         run: runs it with its arguments and its announcement.
         given: the call's arguments.
         announced: its announcement to the engine; see Running.
-        arrays: the arrays among the arguments, which become tensors once, however often it begins.
+        arrays: the arrays among the arguments, which become tensors only once, even if it begins
+            several times.
     """
 
     run: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Reports once, on the chief, that the network limits fits, and to `status` as long as it does."""
+"""Reports that the network limits fits: once on the chief, and to `status` as long as it does."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ class NetworkWatch:
         is_chief: whether this worker reports it.
         is_rounded: whether gradients are sent as bfloat16.
         in_rounds: whether weights are averaged every few steps instead.
-        tell: is called with the seconds of the last calls, and for how many of them the worker that
-            waited least waited for sums.
+        tell: is called with two times, in seconds: the duration of the last calls, and the shortest
+            time that any worker waited for sums in them.
 
     Attributes:
         reason: why the network is the limit, for `status`; empty if it is not.

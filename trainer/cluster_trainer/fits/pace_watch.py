@@ -66,8 +66,8 @@ class PaceWatch:
     def mine(self) -> list[float]:
         """Return this worker's numbers for the others: a row with two numbers for each worker.
 
-        They are the seconds since the last exchange, and the busy ones of these; 0 for the other
-        workers. The first call, which compiles, does not count.
+        They are the seconds since the last exchange, and the seconds in which it was busy; the
+        other workers' numbers are 0. The first call, which compiles, does not count.
         """
         row = [0.0] * (2 * len(self._members))
         if self._sampler:

@@ -18,13 +18,13 @@ WHAT = "cluster_trainer.mean"
 def mean(value: Any) -> Any:
     """Return the mean of all workers' values, weighted by their numbers of examples.
 
-    All workers must call it. Within the body of a loop over `share`, it weights values computed
-    from the current batch; after the loop, values computed from the whole pass. It may be called
-    within `tf.function`. On one worker it returns the value.
+    All workers must call it. Within the body of a loop over `share`, pass values that were computed
+    from the current batch; after the loop, values that were computed from the whole pass. You may
+    call it within `tf.function`. On one worker it returns the value.
 
     Args:
         value: a number, a tensor of the same shape on all workers, or a structure of them. Integers
-            become float32. Or a metric of Keras's, whose result over all workers' examples is
+            become float32. For a metric of Keras, the result over all workers' examples is
             returned.
 
     Returns:

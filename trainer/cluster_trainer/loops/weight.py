@@ -121,7 +121,7 @@ class WeightOfShare:
 
 @cache
 def weight_of_share() -> WeightOfShare:
-    """Return this process's weight; before the first loop, that of all workers is equal."""
+    """Return this process's weight; before the first loop, all workers have the same weight."""
     with tf.init_scope():
         equal = 1 / count_of(tf.distribute.get_strategy())
         return WeightOfShare(tf.Variable(equal, trainable=False, dtype=tf.float32))

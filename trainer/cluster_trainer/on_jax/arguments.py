@@ -1,4 +1,4 @@
-"""The arguments that a fit's call of Keras gets: its data, its callbacks, and where it begins."""
+"""Adapts the arguments of a fit for Keras: its data, its callbacks, and the epoch to begin with."""
 
 import inspect
 from pathlib import Path
@@ -23,17 +23,17 @@ from cluster_trainer.settings.job import Job
 
 
 def callbacks_of(given: inspect.BoundArguments) -> list[Any]:
-    """Return the callbacks that a script gives, in one list."""
+    """Return the script's callbacks, in one list."""
     callbacks = given.arguments.get("callbacks") or []
     callbacks = callbacks.callbacks if hasattr(callbacks, "callbacks") else callbacks
     return [one for one in keras.tree.flatten(callbacks) if one is not None]
 
 
 def global_batches(given: inspect.BoundArguments, number: int) -> GlobalBatches:
-    """Let Keras read the global batches, in an order that is the same on all workers.
+    """Replace a fit's data by the global batches, in an order that is the same on all workers.
 
     Args:
-        given: the arguments, in which the data are replaced.
+        given: the fit's arguments, which are changed.
         number: the number of earlier fits of this process.
 
     Raises:
@@ -68,13 +68,13 @@ def arrange(given: inspect.BoundArguments, fit: Fit, job: Job, folder: Path) -> 
     """Change a fit's callbacks, and the epoch with which it begins.
 
     Args:
-        given: the arguments, which are changed.
-        fit: what is made for the fit.
+        given: the fit's arguments, which are changed.
+        fit: the parts of the fit.
         job: the settings, and this worker's task.
-        folder: the fit's own.
+        folder: the fit's own folder.
 
     Raises:
-        ConfigurationError: the checkpoint has trained more epochs than are asked for.
+        ConfigurationError: the checkpoint has more epochs than the fit is to have.
     """
     arguments, place = given.arguments, fit.place
     epochs = int(arguments.get("epochs", 1))
@@ -88,7 +88,7 @@ def arrange(given: inspect.BoundArguments, fit: Fit, job: Job, folder: Path) -> 
     for one in callbacks:
         if fit.found and isinstance(one, keras.callbacks.CSVLogger):
             one.append = True
-    if fit.had_ended and first == epochs:  # they get their states, and have nothing left to see
+    if fit.had_ended and first == epochs:  # their states are restored, and they are not called
         histories = [one for one in callbacks if isinstance(one, keras.callbacks.History)]
         arguments["callbacks"] = [*histories, Keeping(fit, callbacks)]
     else:

@@ -1,4 +1,4 @@
-"""What the workers compare before a fit, and what must be unchanged when the fit resumes."""
+"""Compares workers before a fit, and describes what must be unchanged when the fit resumes."""
 
 import inspect
 import json
@@ -25,17 +25,17 @@ from cluster_trainer.same_code.script_text import code, differences, digest_of
 from cluster_trainer.settings.task import names_of
 
 CODE = "the script's code"
-SAME_CODE = "Copy the files to all machines again, or install and set the same there."
+SAME_CODE = "Copy the files to all machines again, or use the same packages and settings there."
 VARYING = {"name", "seed", "trainable", "layers", "build_config"}
 ARGUMENTS = ("steps_per_epoch", "epochs", "initial_epoch", "validation_freq")
-"""The arguments of `fit` by which the workers decide when they meet."""
+"""The arguments of `fit` that determine when the workers exchange messages."""
 
 
 def compare_code(workers: JaxWorkers) -> None:
-    """Refuse workers with other files of the script, packages, settings or arguments; all call it.
+    """Refuse workers whose script, packages, settings or arguments differ; all workers call this.
 
     Raises:
-        ConfigurationError: they differ, on every worker.
+        ConfigurationError: they differ. It is raised on every worker.
     """
     mine = code(library_settings.found()) | {"file the arguments": digest_of(repr(sys.argv[1:]))}
     everyone = [json.loads(one) for one in workers.exchange(json.dumps(mine), CODE)]
@@ -46,10 +46,14 @@ def compare_code(workers: JaxWorkers) -> None:
 
 
 def compare(workers: JaxWorkers, facts: Mapping[str, str]) -> None:
-    """Refuse what differs between workers; all call it.
+    """Compare facts between workers, and refuse differences; all workers call this.
+
+    Args:
+        workers: the workers that train together.
+        facts: this worker's facts: name -> value.
 
     Raises:
-        ConfigurationError: with each fact that differs, on every worker.
+        ConfigurationError: facts differ; it names all differences, on every worker.
     """
     everyone = [json.loads(one) for one in workers.exchange(json.dumps(dict(facts)), "facts")]
     problems = []
@@ -64,7 +68,7 @@ def compare(workers: JaxWorkers, facts: Mapping[str, str]) -> None:
 
 
 def of_this_start(given: inspect.BoundArguments) -> dict[str, str]:
-    """Return what must be the same on all workers, and may change when the fit resumes."""
+    """Return the facts that must be the same on all workers, but may change at a resume."""
     devices = [one.device_kind for one in jax.local_devices()]
     told = {f"fit's {name}": str(given.arguments.get(name)) for name in ARGUMENTS}
     return told | {
@@ -74,12 +78,15 @@ def of_this_start(given: inspect.BoundArguments) -> dict[str, str]:
 
 
 def steering(callbacks: Sequence[Any]) -> dict[str, str]:
-    """Return what must be unchanged when the fit resumes, and may differ between workers."""
+    """Return the facts that must be unchanged at a resume, but may differ between workers."""
     return {CALLBACKS: json.dumps(of_callbacks(callbacks), default=_name, sort_keys=True)}
 
 
 def unlike(workers: JaxWorkers, steers: Mapping[str, str]) -> set[str]:
-    """Return the names of `steering` whose values differ between workers; all call it."""
+    """Return the names of the facts of `steering` that differ between workers.
+
+    All workers call this. A difference causes a warning.
+    """
     values = workers.exchange(steers[CALLBACKS], CALLBACKS)
     if len(set(values)) == 1:
         return set()
@@ -90,11 +97,11 @@ def unlike(workers: JaxWorkers, steers: Mapping[str, str]) -> set[str]:
 def described(
     model: Any, given: inspect.BoundArguments, batches: GlobalBatches, class_weight: Any
 ) -> dict[str, str]:
-    """Return what must be the same on all workers, and when the fit resumes: name -> value."""
+    """Return the facts that must be the same on all workers and at a resume: name -> value."""
     layers = [[type(one).__name__, _config_of(one)] for one in keras_jax_names.layers_of(model)]
     try:
         compiled = json.dumps(model.get_compile_config(), default=_name, sort_keys=True)
-    except Exception:  # noqa: BLE001  a loss of a user's own may not describe itself
+    except Exception:  # noqa: BLE001  a user's own loss may have no configuration
         compiled = _name(model.loss)
     return {
         **batches.described,

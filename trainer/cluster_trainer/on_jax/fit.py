@@ -1,10 +1,11 @@
 """One `fit` on JAX, in the order in which it happens.
 
-1. What is not supported is refused: `refusals.py`.
+1. Unsupported settings and arguments are refused: `refusals.py`.
 2. The process takes its worker's folder, and the workers agree which fit this is: `fits/identity`.
 3. They compare their data, and find the newest checkpoint.
 4. Keras's own `fit` runs, with `Steps` as its train function and `Keeping` as its last callback.
-5. It ends: with a result, with 143 after a stop, with 75 if a worker is lost, or with 78.
+5. The fit returns a result. Or the process ends: with 143 after a stop, 75 if a worker is lost, or
+   78 after a refusal.
 """
 
 import inspect
@@ -58,7 +59,7 @@ def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping
     """Run a `fit` from where an earlier start has left it; return its History.
 
     Raises:
-        SystemExit: with code 78, after a message, if something does not fit.
+        SystemExit: a setting, an argument or a checkpoint is refused; code 78, after a message.
     """
     num_workers = 1
     try:
@@ -70,7 +71,7 @@ def fit(run: Callable[..., Any], given: inspect.BoundArguments, environ: Mapping
         num_workers = script.workers.count
         if not script.lock.acquire(blocking=False):
             if num_workers == 1:
-                return run(*given.args, **given.kwargs)  # Keras's own, which keeps nothing
+                return run(*given.args, **given.kwargs)  # Keras's own `fit`, without checkpoints
             refusals.refuse_inner()
         try:
             with script.stop.handled():
@@ -94,7 +95,7 @@ def _failed(script: Script | None, error: BaseException, num_workers: int) -> No
     if isinstance(error, ConfigurationError):
         script.workers.refuse("; ".join(map(str, error.problems)))
     if isinstance(error, Exception):
-        # The others wait in the middle of a step for a worker that goes on alone.
+        # If this worker continued alone, the others would wait for it in the middle of a step.
         end_by(error, num_workers, script.note, is_script=num_workers == 1)
     elif num_workers > 1:
         leave_process(1, f"a fit was ended by {type(error).__name__}")
@@ -160,7 +161,7 @@ def _fit(script: Script, run: Callable[..., Any], given: inspect.BoundArguments)
             fit.files.let_go()
     if script.keeps:
         end_mark.await_end(job.folder, workers, script.environ)
-    if script.stop.signal_number:  # too late for this fit to end by it
+    if script.stop.signal_number:  # it came too late to interrupt this fit
         os.kill(os.getpid(), script.stop.signal_number)
     return history
 
@@ -174,7 +175,7 @@ def _files(script: Script, given: inspect.BoundArguments, *, goes_on: bool) -> C
 def _say(found: Found | None, chosen: Chosen, job: Job) -> None:
     if found is None:
         if job.config.resume == "must":
-            accepted = "auto or never, since no worker holds a whole checkpoint"
+            accepted = "auto or never, because no worker has a complete checkpoint"
             raise ConfigurationError([Problem("TRAINER_RESUME", "must", accepted)])
         log.info("%s: no checkpoint on any worker: starting at step 0", chosen.name)
         return

@@ -26,10 +26,10 @@ OWN_LOOP = "an optimizer's apply, outside of fit"
 
 
 def install() -> None:
-    """Join the others, and replace parts of Keras, unless CLUSTER_TRAINER_ENGINE is off.
+    """Join the other workers, and replace parts of Keras, unless CLUSTER_TRAINER_ENGINE is off.
 
     Raises:
-        SystemExit: with code 78, after a message, if something does not fit.
+        SystemExit: CLUSTER_TRAINER_ENGINE is neither on nor off; code 78, after a message.
     """
     wanted = os.environ.get(ENGINE, "").strip() or "on"
     if wanted not in {"on", "off"}:
@@ -42,7 +42,7 @@ def install() -> None:
     try:
         task = from_environment(environ)
         num_workers = task.num_workers
-        # A second process is no worker: it computes alone, and may not fit.
+        # A second process is not a worker: it computes alone, and must not call `fit`.
         if num_workers > 1 and joins(os.environ):
             begin_log(environ)
             seconds = environ.get("TRAINER_STARTUP_TIMEOUT_SECONDS", "").strip()
@@ -110,7 +110,10 @@ def _kept(keras_fit: Callable[..., Any], environ: Mapping[str, str]) -> Callable
 
 
 def _synced(keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the variables this process's own arrays, so that any worker may use them alone."""
+    """Return Keras's method, changed to give the variables arrays of this process only.
+
+    So any worker may use the model alone.
+    """
 
     @wraps(keras_own)
     def jax_state_sync(self: Any) -> None:

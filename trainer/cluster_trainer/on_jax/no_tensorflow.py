@@ -1,4 +1,4 @@
-"""Ends a script that needs TensorFlow, which the JAX image does not have, with 78 and in words."""
+"""Ends a script that needs TensorFlow, which the JAX image lacks: code 78, after a message."""
 
 import sys
 
@@ -12,7 +12,7 @@ def refuse(name: str) -> None:
     """End this process, and the other workers if they are connected.
 
     Args:
-        name: of the module that is missing.
+        name: the name of the missing module.
     """
     accepted = "a script that needs no TensorFlow, and no tf.data, in the JAX image"
     problem = Problem("import", name, accepted, "The image with TensorFlow runs it.")

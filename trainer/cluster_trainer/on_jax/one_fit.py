@@ -1,4 +1,4 @@
-"""What is made for one fit, and where an earlier start has left it."""
+"""The parts of one fit, and the place at which it begins."""
 
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -15,21 +15,22 @@ from cluster_trainer.process.stop import StopRequest
 
 @dataclass(frozen=True)
 class Fit:
-    """What is made for one fit.
+    """The parts of one fit.
 
     Attributes:
-        workers: this one and the others.
+        workers: the workers that train together.
         saver: writes its checkpoints.
-        every: the steps between two; 0: none are kept.
-        found: the newest of an earlier start; None: this one is the first.
-        described: what must be unchanged when the fit resumes, name -> value.
-        differing: the names of those that differ between workers: a checkpoint has one worker's.
-        first: the epoch to begin with, where there is no checkpoint.
-        steps: trains.
-        batches: are trained.
+        every: the number of steps between two checkpoints; 0: none are saved.
+        found: the newest checkpoint of any worker; None: there is none.
+        described: the facts that must be unchanged when the fit resumes: name -> value.
+        differing: the names of facts that differ between workers. They are not compared with a
+            checkpoint, which has one worker's values.
+        first: the epoch to begin with if there is no checkpoint.
+        steps: the train function.
+        batches: the global batches.
         programs: digests of the compiled steps, of this start and earlier ones.
-        stop: whether this worker was asked to stop.
-        files: those that the chief's callbacks write; None: this worker is alone.
+        stop: tells whether this worker was asked to stop.
+        files: copies the files that callbacks write on the chief; None: this worker is alone.
     """
 
     workers: JaxWorkers
@@ -47,12 +48,12 @@ class Fit:
 
     @property
     def place(self) -> Place:
-        """Where it begins."""
+        """The place at which the fit begins."""
         return (
             self.found.checkpoint.place if self.found else Place(epoch=self.first, first=self.first)
         )
 
     @property
     def had_ended(self) -> bool:
-        """Whether an earlier start has come to the fit's end."""
+        """Whether the fit has ended in an earlier start."""
         return self.place.stage == Stage.ALL

@@ -1,4 +1,4 @@
-"""What Keras on JAX does not do here: each is refused in words, before anything is trained."""
+"""Refuses what is not supported with Keras on JAX, before anything is trained."""
 
 import inspect
 import threading
@@ -23,7 +23,7 @@ SETTINGS = {
     "sync_every": (1,),
     "profile_steps": (None,),
 }
-"""Settings of TensorFlow's engine that do nothing here, with the values that ask for nothing."""
+"""Settings that only TensorFlow's engine supports, with the values that are accepted here."""
 HEEDED = ("run_dir", "checkpoint_steps", "resume", "keep_earlier", "startup_timeout_seconds")
 """Settings that apply to a fit on JAX."""
 READERS = (
@@ -39,10 +39,10 @@ def unheeded() -> set[str]:
 
 
 def refuse_settings(job: Job) -> None:
-    """Refuse settings that Keras on JAX does not heed.
+    """Refuse settings that are not supported on JAX.
 
     Raises:
-        ConfigurationError: with all of them.
+        ConfigurationError: there are such settings; it names all of them.
     """
     config = job.config
     problems = [
@@ -57,10 +57,14 @@ def refuse_settings(job: Job) -> None:
 
 
 def refuse_fit(given: inspect.BoundArguments, *, several: bool) -> None:
-    """Refuse a fit that would not do on several workers what it does on one device, or not resume.
+    """Refuse a fit that several workers cannot compute as one device, or that could not resume.
+
+    Args:
+        given: the fit's arguments.
+        several: whether there are several workers.
 
     Raises:
-        ConfigurationError: with all that is in the way.
+        ConfigurationError: there are problems; it lists all of them.
     """
     model, problems = given.args[0], []
     if keras.distribution.distribution() is not None:
@@ -82,12 +86,12 @@ def refuse_data(adapter: Any, shuffle: Any) -> None:
     """Refuse data whose order cannot be made the same on all workers.
 
     Args:
-        adapter: Keras's own.
-        shuffle: as it was given to `fit`.
+        adapter: Keras's own adapter of the data.
+        shuffle: the argument of `fit`.
 
     Raises:
-        ConfigurationError: they are of another kind than arrays, a PyDataset, or a generator; or
-            only batches of them are to be shuffled.
+        ConfigurationError: they are not arrays, a PyDataset or a generator, or `shuffle` is
+            "batch".
     """
     if shuffle == "batch":
         raise ConfigurationError([_problem("shuffle", "batch", "True or False")])
@@ -98,7 +102,7 @@ def refuse_data(adapter: Any, shuffle: Any) -> None:
 
 
 def refuse_inner() -> None:
-    """Refuse a fit within a fit.
+    """Refuse a fit while another one runs.
 
     Raises:
         ConfigurationError: always.
@@ -108,7 +112,11 @@ def refuse_inner() -> None:
 
 
 def refuse_call(name: str, accepted: str) -> None:
-    """Refuse a call that does not train on several workers together.
+    """Refuse a call that is not supported on several workers.
+
+    Args:
+        name: the name of the call.
+        accepted: a text about the accepted alternative.
 
     Raises:
         ConfigurationError: always.

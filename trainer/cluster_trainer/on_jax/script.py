@@ -1,4 +1,4 @@
-"""The state that all fits of a process share: its settings, its worker's folder, and the others."""
+"""The state that all fits of a process share: settings, the worker's folder, the other workers."""
 
 import atexit
 import os
@@ -26,7 +26,22 @@ from cluster_trainer.settings.job import Job
 
 @dataclass
 class Script:
-    """The state; see above."""
+    """The state that all fits of a process share.
+
+    Attributes:
+        job: the settings, and this worker's task.
+        environ: the environment, with the entrypoint's variables.
+        workers: the workers that train together.
+        stop: tells whether this process was asked to stop.
+        journal: this worker's events.jsonl.
+        fits: the fits of this process, and those that are saved in the worker's folder.
+        before: the folder's earlier owner; None: none is known.
+        number: the number of fits that have begun in this process.
+        has_failed: whether a fit has failed.
+        pid: the id of the process that began the script.
+        lock: a lock, held while a fit runs.
+        locks: the locks of the folders into which the process saves fits.
+    """
 
     job: Job
     environ: Mapping[str, str]
@@ -53,7 +68,7 @@ class Script:
 
 
 def begun(environ: Mapping[str, str]) -> Script:
-    """Read the settings, and take this worker's folder."""
+    """Begin a script's first fit: read the settings, take the worker's folder; return the state."""
     job = read_variables(environ, refusals.unheeded())
     refusals.refuse_settings(job)
     workers = present()

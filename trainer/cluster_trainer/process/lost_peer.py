@@ -1,4 +1,4 @@
-"""Tells whether an error of TensorFlow means that another worker is gone, or a local failure.
+"""Tells whether an error of TensorFlow means that another worker is gone, or is a local failure.
 
 The error's code is not enough. A local failure may have any code (GPU faults are InternalError,
 like NCCL's), and another worker's failure arrives with its own code. The error's text decides: it

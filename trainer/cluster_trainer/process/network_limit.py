@@ -34,7 +34,8 @@ class Interval:
     Attributes:
         seconds: their number.
         sums: the time for which the worker that waited least waited for sums.
-        exchanging: the time for which that worker was in float32 sums, also outside of steps.
+        exchanging: the time that this worker spent in float32 sums, including those outside of
+            steps.
         sent_bytes: the bytes that this worker sent in float32 sums.
         exchanges: the number of these sums.
     """

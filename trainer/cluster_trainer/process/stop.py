@@ -91,7 +91,7 @@ class StopRequest:
         return signal.Signals(self.signal_number).name
 
     def _note(self, number: int, _: object) -> None:
-        # A second signal means that somebody will not wait.
+        # A second signal means that the user does not want to wait.
         if self.signal_number or self.ends_at_once:
             self.give_up(SIGNAL_CODES + number, f"stopped by {signal.Signals(number).name}")
         self.signal_number = number
@@ -99,6 +99,6 @@ class StopRequest:
     def _wait(self, grace_seconds: float) -> None:
         self.signal_number = signal.sigwait(STOP_SIGNALS)
         if self.is_watched:
-            # A second signal means that somebody will not wait.
+            # A second signal means that the user does not want to wait.
             signal.sigtimedwait(STOP_SIGNALS, grace_seconds)
         self.give_up(SIGNAL_CODES + self.signal_number, f"stopped by {self._name}")

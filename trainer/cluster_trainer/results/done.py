@@ -57,8 +57,8 @@ def _read(job: Job) -> dict[str, Any] | None:
 
 
 def _refuse_other_settings(job: Job, done: dict[str, str]) -> None:
-    # A model that was compiled had its own parameters, which are not known yet. If the epochs
-    # mattered, the mark has them.
+    # A compiled model had its own parameters, marked as OWN. They are not known yet, so they are
+    # not compared. The mark has the epochs only if the learning rate depends on them.
     mine = {variable_of(name): str(value) for name, value in job.config.as_json().items()}
     advice = "Use that value, another TRAINER_RUN_DIR, or TRAINER_RESUME=never to start over."
     problems = [

@@ -52,7 +52,7 @@ def save_copy(
         save(copy, folder)
     except OSError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever a model of a user's own says
+    except Exception as error:  # noqa: BLE001  a user's own model may raise anything
         log.warning("no copy of the model could be saved: %s", _first_line(error))
     else:
         return copy

@@ -32,7 +32,7 @@ class Journal:
     A full disk causes a warning and loses lines, but does not end the run.
 
     Args:
-        folder: the worker's own.
+        folder: the worker's own folder.
         fit: the fit of a script that all lines are about; empty: they are about the run.
     """
 
@@ -69,7 +69,7 @@ class Journal:
                 self._add(event)
 
     def _add(self, event: Mapping[str, Any]) -> None:
-        """Add a line, on a line of its own even if the last one was cut off."""
+        """Add a line; if the last line is incomplete, begin a new one first."""
         line = json.dumps(event).encode() + b"\n"
         try:
             append_whole(self._file, line if self._ends_with_a_line() else b"\n" + line)
@@ -109,6 +109,6 @@ def _event(line: str) -> dict[str, Any] | None:
 
 
 def is_time(value: Any) -> bool:
-    """Tell whether it is a time in seconds since 1970: no text, no NaN, within all dates."""
+    """Tell whether a value is a time in seconds since 1970 that Python's dates can express."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and 0 <= value <= END_OF_TIME

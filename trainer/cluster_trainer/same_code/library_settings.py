@@ -1,6 +1,6 @@
 """The settings of Keras and TensorFlow for the whole process, which all workers need alike.
 
-A `keras.json` or a variable of one machine's environment changes them without a word in the script.
+A `keras.json` or a variable of one machine's environment can change them, unseen by the script.
 """
 
 import os

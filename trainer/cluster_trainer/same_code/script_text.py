@@ -1,7 +1,7 @@
 """The code that a worker runs: the script's files, installed packages, and settings of libraries.
 
-Workers compare theirs, because an old copy or another `keras.json` on one machine would train along
-without a word. A fit that resumes compares its script's files with those of its beginning.
+Workers compare it, because otherwise an old copy or another `keras.json` on one machine would go
+unnoticed. A fit that resumes compares its script's files with those of its beginning.
 """
 
 import logging
@@ -34,9 +34,9 @@ def texts() -> Mapping[str, str]:
 
 
 def code(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what workers compare, name -> value.
+    """Return the facts about the code that workers compare: name -> value.
 
-    That is a digest of each file of the script, the version of each package, and the settings of
+    They are a digest of each file of the script, the version of each package, and the settings of
     libraries (library_settings.py).
     """
     parts = {FILE: texts(), PACKAGE: _packages(), SETTING: settings}
@@ -46,13 +46,13 @@ def code(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
-    """Return what differs from the first worker's code, a text for each other worker.
+    """Return a text for each worker whose code differs from the first worker's.
 
     A file that only some workers have loaded is no difference: the chief may plot, for example.
 
     Args:
         everyone: the workers' `code`, by rank.
-        names: the workers' own, by rank.
+        names: the workers' names, by rank.
     """
     first, *others = everyone
     told = []
@@ -68,7 +68,7 @@ def differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str]) -> 
 
 
 def say_differences(everyone: Sequence[Mapping[str, str]], names: Sequence[str]) -> None:
-    """Warn, once, of workers that run other code than the first one."""
+    """Warn once of workers whose code differs from the first worker's."""
     if everyone and (told := differences(everyone, names)):
         _warn("; ".join(told), names[0])
 

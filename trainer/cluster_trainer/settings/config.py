@@ -386,7 +386,7 @@ class TrainerConfig(BaseSettings):
 
     @property
     def profile_cuts(self) -> list[int]:
-        """The steps at which a call has to end, so that calls of profiled steps have no others."""
+        """The steps at which a call has to end, so that a call has only profiled steps, or none."""
         first, last = self.profiled
         return [first - 1, last] if first else []
 

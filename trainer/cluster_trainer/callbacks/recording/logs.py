@@ -27,5 +27,5 @@ def present_rate(model: Any) -> float | None:
     try:
         rate = getattr(getattr(model, "optimizer", None), "learning_rate", None)
         return None if rate is None else float(keras.ops.convert_to_numpy(rate))
-    except Exception:  # noqa: BLE001  whatever a schedule raises is no reason to end a training
+    except Exception:  # noqa: BLE001  a failing schedule must not end the training
         return None

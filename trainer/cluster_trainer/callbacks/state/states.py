@@ -31,9 +31,9 @@ def taken(
     If a state cannot be saved, it is omitted with a warning.
 
     Args:
-        callbacks: of a fit.
+        callbacks: the callbacks of a fit.
         arrays: see `as_json`.
-        grown: how much of each one's growing lists was written before.
+        grown: the encoded lists of earlier checkpoints, by callback.
     """
     found, grown = {}, {} if grown is None else grown
     for name, callback in named(callbacks):
@@ -92,7 +92,7 @@ def _with_lists(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each callback with its class, and its position among those: workers may have others."""
+    """Yield each callback after a name: its class, and its number among callbacks of this class."""
     counted: Counter[str] = Counter()
     for callback in callbacks:
         kind = type(callback).__name__

@@ -74,7 +74,7 @@ class Fate:
     def fail(self, error: RingError) -> RingError:
         """Keep this error if it is the first; return the first error.
 
-        `tell` is called before `error` is set, because then this process may end at once.
+        `tell` is called before `error` is set, because this process may end as soon as it is set.
         """
         with self._lock:
             if self.error is None:

@@ -8,7 +8,7 @@ ALIGNMENT = 64
 """Bytes. TensorFlow uses an array without a copy if it begins at a multiple of this:
 EIGEN_MAX_ALIGN_BYTES on x86-64 with AVX-512, the largest of all builds."""
 MOST_HELD = 16
-"""The number of arrays: enough for the sums of eight buckets, and for the data that one sends."""
+"""The maximum number of arrays: enough for the sums of eight buckets, and for what a sum sends."""
 
 
 class Memory:

@@ -93,7 +93,7 @@ class Flow:
         self._prepared, self._handled, self._handled_within = len(head), -len(self._head_in), 0
 
     def room(self) -> memoryview | None:
-        """Return where the next bytes belong; None once all have arrived."""
+        """Return the memory for the next bytes; None once all have arrived."""
         return None if self._in.over else self._in.next(PIECE)
 
     def piece(self) -> tuple[memoryview, bool] | None:

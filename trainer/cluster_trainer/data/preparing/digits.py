@@ -1,9 +1,9 @@
-"""The embedded data set: 1,797 real handwritten digits, as a TFDS builder of our own.
+"""The embedded data set: 1,797 real handwritten digits, as the project's own TFDS builder.
 
 Source: scikit-learn's `load_digits`, the test part of the UCI "Optical Recognition of
 Handwritten Digits" data (E. Alpaydin, C. Kaynak, 1998; 8x8 pixels with values 0 to 16).
-Each picture is resized bilinearly to 28x28 and scaled to 0..255, so that `digits` has exactly
-the features of `mnist` and every model for the one trains on the other.
+Each picture is resized bilinearly to 28x28 and scaled to 0..255. So `digits` has exactly the
+features of `mnist`, and a model for one of them trains on the other.
 
 The set is prepared while the image is built (`python -m …data.preparing.digits FOLDER`), which is
 the only moment that needs scikit-learn. From then on it is read by `tfds.load` like any other.

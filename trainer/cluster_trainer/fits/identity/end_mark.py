@@ -1,9 +1,9 @@
-"""The mark of a script that has ended well: its next start begins a new run.
+"""Marks that a script has ended well, so that its next start begins a new run.
 
-A process cannot know its own exit code: handlers that run at exit take `sys.exit(1)` for an end,
-and a process that a script has forked runs none. So after each fit that ends well the mark is
-written under another name. The entrypoint, which knows the command's exit code, renames it after
-code 0 (END_MARKS). Without an entrypoint, a handler at exit does so.
+A process cannot know its own exit code: exit handlers also run after `sys.exit(1)`, and forked
+processes run none. So after each fit that ends well, the mark is written under a provisional name.
+The entrypoint knows the command's exit code, and renames the mark after code 0 (END_MARKS). Without
+an entrypoint, an exit handler writes the mark.
 """
 
 import json
@@ -28,12 +28,12 @@ log = logging.getLogger("trainer")
 
 
 def await_end(folder: Path, workers: "Workers", environ: Mapping[str, str]) -> None:
-    """Let the entrypoint mark the end, if the command ends with 0 and no other fit begins.
+    """Write a provisional mark, which the entrypoint makes final if the command exits with 0.
 
     Args:
-        folder: the worker's own.
-        workers: this one and the others that were there (MIN_WORKERS).
-        environ: END_MARKS; without it nothing is done.
+        folder: the worker's own folder.
+        workers: the workers that train together; some may be missing (MIN_WORKERS).
+        environ: the environment. Without END_MARKS, nothing is written.
     """
     if marks := environ.get(VARIABLE):
         pending = folder / f"{FILE}{PENDING}"
@@ -42,19 +42,19 @@ def await_end(folder: Path, workers: "Workers", environ: Mapping[str, str]) -> N
 
 
 def await_nothing(folder: Path) -> None:
-    """Do not mark the next end: a fit has begun, or has failed."""
+    """Remove the provisional mark, because another fit begins, which may fail."""
     with suppress(OSError):
         (folder / f"{FILE}{PENDING}").unlink(missing_ok=True)
 
 
 def mark(folder: Path, workers: "Workers", environ: Mapping[str, str]) -> None:
-    """Mark the end at the exit of a script without an entrypoint; see `await_end`."""
+    """Write the final mark at the end of a script without an entrypoint; see `await_end`."""
     if not environ.get(VARIABLE):
         _write(folder / FILE, workers)
 
 
 def _list(pending: Path, marks: Path) -> None:
-    """Add a mark to the entrypoint's list, unless it is there."""
+    """Add a mark to the entrypoint's list, unless it is listed already."""
     try:
         with marks.open("a+") as listed:
             listed.seek(0)
@@ -80,15 +80,15 @@ class Trace(IntEnum):
 
 
 def has_ended(folder: Path, workers: "Workers", *, is_new: bool) -> bool:
-    """Tell whether the script has ended on all workers that were there; all workers call it.
+    """Tell whether the script has ended on all workers that took part; all workers call this.
 
-    Any worker's mark names these workers (MIN_WORKERS). Workers that were missing do not count, and
-    neither does one that has lost its disk since.
+    Each mark lists the workers that took part (MIN_WORKERS). A worker that was missing does not
+    count, and neither does a worker that has lost its disk since.
 
     Args:
-        folder: the worker's own.
-        workers: this one and the others.
-        is_new: whether nothing of an earlier start is in the folder.
+        folder: the worker's own folder.
+        workers: the workers that train together.
+        is_new: whether the folder has nothing from an earlier start.
     """
     file = folder / FILE
     trace = Trace.ENDED if file.exists() else Trace.NONE if is_new else Trace.BEGUN
@@ -105,14 +105,14 @@ def has_ended(folder: Path, workers: "Workers", *, is_new: bool) -> bool:
 
 
 def forget(folder: Path, workers: "Workers", *, keeps: bool) -> None:
-    """Remove the mark, once all workers have read theirs; all of them call it.
+    """Remove the mark once all workers have read theirs; all workers call this.
 
-    If one is killed before that, all start over again.
+    If a worker is killed before that, the next start begins a new run again.
 
     Args:
-        folder: the worker's own.
-        workers: this one and the others.
-        keeps: whether this process keeps its fits there; the mark is not another's to remove.
+        folder: the worker's own folder.
+        workers: the workers that train together.
+        keeps: whether this process saves its fits there; only such a process removes the mark.
     """
     workers.gather(0, BEGINNING)
     if keeps:

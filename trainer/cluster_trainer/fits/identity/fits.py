@@ -37,10 +37,10 @@ class Chosen:
     """The folder of a call of `fit`.
 
     Attributes:
-        number: the fit's, from 1.
-        folder: the one that it is stored in.
-        call: its identity, on which all workers have agreed.
-        doubts: why a fit that had ended there may be another; see Choice.
+        number: the number of the fit, from 1.
+        folder: the fit's folder.
+        call: the identity of the call, on which all workers have agreed.
+        doubts: the reasons why the saved fit may be a different one; see Choice.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Chosen:
         """Refuse to return the results of a finished fit to a call that may be another one.
 
         Raises:
-            ConfigurationError: it may be.
+            ConfigurationError: there are doubts.
         """
         if self.doubts:
             accepted = f"those of {self.name}, which had ended"
@@ -77,8 +77,8 @@ class Fits:
     """The fits that this process has called, and those that are saved in its worker's folder.
 
     Args:
-        folder: the worker's own.
-        keeps: whether this process saves its fits there; otherwise it resumes from none.
+        folder: the worker's own folder.
+        keeps: whether this process saves its fits there; otherwise it does not resume either.
     """
 
     folder: Path
@@ -92,8 +92,8 @@ class Fits:
         """Return the identity of a call of `fit`; each call is counted.
 
         Args:
-            began: the model's weights; None where there are none yet, or none any more.
-            frame: of something that the script has called.
+            began: a summary of the model's weights; None: they do not exist yet, or were removed.
+            frame: the frame of a function that the script has called.
         """
         place = place_of(frame)
         lines = tuple((line.function, line.text) for line in place.lines)
@@ -113,16 +113,16 @@ class Fits:
         return called
 
     def choose(self, mine: Call, workers: "Workers", before: Chosen | None = None) -> Chosen:
-        """Return the folder of a call; all workers call it, and get the same number.
+        """Choose the folder of a call; all workers call this, and get the same number.
 
         Args:
-            mine: the call of this worker. The chief's counts for all: models that are made without
-                a seed begin with its weights.
-            workers: this one and the others.
-            before: the earlier choice for this call, which begins again; None: none yet.
+            mine: this worker's call. The chief's call decides for all workers, because models that
+                are created without a seed begin with the chief's weights.
+            workers: the workers that train together.
+            before: the earlier choice for this call, which begins again; None: there was none.
 
         Raises:
-            ConfigurationError: the script has other arguments than when the fit began.
+            ConfigurationError: the script's arguments or its seed have changed since the fit began.
         """
         if before:
             self._taken.discard(before.number)
@@ -212,6 +212,7 @@ def weights_of(model: keras.Model) -> Summary | None:
 
 def _arguments() -> str:
     """Return the number of the script's arguments, and a digest; the code of `python -c` is one."""
-    given = sys.argv[1:] if "ipykernel" not in sys.modules else []  # the name of a new file
+    # A notebook's argument is a file that has a new name at each start.
+    given = sys.argv[1:] if "ipykernel" not in sys.modules else []
     told = [*sys.orig_argv, *given] if sys.argv[0] == "-c" else given
     return f"{len(given)}, {digest_of(repr(told))}"

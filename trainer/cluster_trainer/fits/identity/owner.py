@@ -63,7 +63,7 @@ def claimed(
     """Take the worker's folder; if another process of this start has it, save nothing.
 
     Args:
-        job: the settings, and which worker this is.
+        job: the settings, and this worker's task.
         mine: the identity of this process.
         locks: see `claim`.
 

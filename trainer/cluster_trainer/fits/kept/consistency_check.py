@@ -82,7 +82,7 @@ def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None
 
 
 def refuse_rounds(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None:
-    """Refuse to average weights every few steps where no ring sums; say it if nothing is summed.
+    """Refuse to average weights every few steps without a ring; warn if this process is alone.
 
     Raises:
         ConfigurationError: TensorFlow's collectives would sum gradients in each step.
@@ -197,7 +197,7 @@ def _say_unlike(everyone: Sequence[Facts], names: Sequence[str]) -> None:
 @cache
 def _warn_of_numbers(what: str, values: str) -> None:
     log.warning(
-        "%s differ between workers: %s. All train one model together: each gives its share of the "
-        "gradients by its own numbers",
+        "%s differ between workers: %s. All workers train one model together, and each computes "
+        "its share of the gradients with its own numbers",
         *(what, values),
     )

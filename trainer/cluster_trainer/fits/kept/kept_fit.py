@@ -277,7 +277,7 @@ class KeptFit:
         return announced
 
     def _refuse_without_ring(self) -> None:
-        """Refuse settings that only a ring heeds, where there is none."""
+        """Refuse settings that need a ring if there is none."""
         config, strategy = self._options.job.config, self._model.distribute_strategy
         refuse_wire(config, strategy)
         refuse_rounds(config, strategy)

@@ -1,4 +1,4 @@
-"""How much a worker sends for an average of weights, compared with a sum of gradients."""
+"""Computes how much more a worker sends for an average of weights than for a sum of gradients."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from cluster_trainer.private import keras_names
 
 
 def ratio_of(model: keras.Model) -> float:
-    """Return how much more is sent: weights, slots and statistics against gradients.
+    """Return the size of weights, slots and statistics, divided by that of gradients; at least 1.
 
     Sparse gradients, which are smaller than their weights, count as dense.
 
     Args:
-        model: compiled, with all variables.
+        model: a compiled model whose variables all exist.
     """
     gradients = _size(model.trainable_variables)
     optimizers = keras_names.optimizers_of(model)

@@ -1,4 +1,4 @@
-"""Describes a script's fit for reports: settings, versions, model, data."""
+"""Describes a script's fit for reports: its settings, versions, model and data."""
 
 from collections.abc import Mapping
 from typing import Any

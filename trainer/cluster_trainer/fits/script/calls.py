@@ -50,7 +50,7 @@ def call(
         if isinstance(error, Exception):
             end_unless_crashed(error, environ)
         raise
-    process.calls = Outcome.WELL  # the script has handled an earlier one
+    process.calls = Outcome.WELL  # the script has handled the error of any earlier call
     return result
 
 

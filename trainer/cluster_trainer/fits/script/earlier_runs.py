@@ -25,14 +25,16 @@ def begin_anew(
     before: Owner | None,
     environ: Mapping[str, str],
 ) -> None:
-    """Move aside the files of an earlier start, if that has ended, or is not wanted.
+    """Move aside the files of an earlier run that has ended, or that TRAINER_RESUME excludes.
+
+    All workers call this.
 
     Args:
-        job: the settings, and which worker this is.
-        workers: this one and the others, which all call it.
-        beginning: of the run.
+        job: the settings, and this worker's task.
+        workers: the workers that train together.
+        beginning: tells whether an earlier run's files still have to be moved aside.
         before: the folder's earlier owner; None: none is known.
-        environ: identifies this start.
+        environ: the environment, which identifies this start.
 
     Raises:
         ConfigurationError: another script has left fits that have not ended.

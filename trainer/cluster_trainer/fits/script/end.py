@@ -16,7 +16,7 @@ LAST_WORDS_SECONDS = 2.0
 
 
 def meets_the_others(workers: Workers, last: LastCall, *, has_failed: bool = False) -> bool:
-    """Wait for the other workers at the end of a script that ends well; tell whether it does.
+    """Wait for the other workers at the end of a script; return False if the script has failed.
 
     If another worker has failed or was killed, the process ends with code 75, because that worker
     is restarted, and needs the others.

@@ -137,7 +137,7 @@ def _is_told(script: "Script", number: int) -> bool:
 def _told(model: keras.Model, arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return asked_of(model, arguments)
-    except Exception as error:  # noqa: BLE001  nothing that is recorded is worth a training
+    except Exception as error:  # noqa: BLE001  a failed record must not end the training
         log.warning("the arguments of the fit could not be recorded: %r; training continues", error)
         return {}
 

@@ -1,4 +1,4 @@
-"""Warns of callbacks that some workers have, and others have not."""
+"""Warns of callbacks that only some workers have."""
 
 import logging
 from functools import cache
@@ -11,7 +11,7 @@ def warn_of_callbacks(values: str) -> None:
     """Warn once that callbacks which steer a fit differ between workers.
 
     Args:
-        values: which worker has which.
+        values: a text that lists each worker's callbacks.
     """
     log.warning(
         "the callbacks that steer the fit differ between workers: %s. A fit ends on all workers "

@@ -1,1 +1,1 @@
-"""The callbacks that a fit gets from us, and what they need: checkpoints, numbers, stops."""
+"""The image's own callbacks of a fit: checkpoints, the chief's numbers, stops."""

@@ -1,4 +1,4 @@
-"""Checkpoints of a fit on JAX, in the same files as those of TensorFlow's engine."""
+"""Saves and restores checkpoints of a fit on JAX, in the same format as TensorFlow's engine."""
 
 import logging
 import time
@@ -37,7 +37,7 @@ from cluster_trainer.problems import (
 BEGINNING, STEP = "the beginning of an epoch", "the end of a step"
 STOP, VALUES = "the end of an epoch", "the values at the end of an epoch"
 OTHER_DATA = (
-    "The data are others than at the earlier start. Set a seed where they are shuffled or drawn, "
+    "The data differ from those of the earlier start. Set a seed where they are shuffled or drawn, "
     "or call `keras.utils.set_random_seed` first. To start over, set TRAINER_RESUME=never or "
     "another TRAINER_RUN_DIR."
 )
@@ -48,11 +48,11 @@ class Keeping(keras.callbacks.Callback):
     """The last callback of a fit: saves its checkpoints, and restores the newest one.
 
     Args:
-        fit: what is made for it.
-        callbacks: the others, whose states are kept.
+        fit: the parts of the fit.
+        callbacks: the other callbacks, whose states are saved.
 
     Attributes:
-        place: where the fit is.
+        place: the fit's current place.
     """
 
     def __init__(self, fit: Fit, callbacks: Sequence[Any]) -> None:
@@ -70,7 +70,7 @@ class Keeping(keras.callbacks.Callback):
         told = self._workers.exchange("\n".join(uncounted(names)), "the model's variables")
         if len(set(told)) > 1:
             accepted = "the same on all workers"
-            received = f"{len(names)}, others than worker 0 has"
+            received = f"{len(names)}, which differ between workers"
             raise ConfigurationError([Problem("the model's variables", received, accepted)])
         self._asks_each_batch = asks_each_batch(self._workers, self._callbacks)
         self._begin_files()
@@ -89,9 +89,9 @@ class Keeping(keras.callbacks.Callback):
             self._put_values_back(Checkpoint.from_bytes(content))
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begin an epoch; the first one with what an earlier start had of it.
+        """Begin an epoch; if the fit resumes within it, restore the state again.
 
-        A callback may have asked here, or before the first epoch, to stop after one step.
+        A callback may ask here, or before the first epoch, to stop the fit after one step.
         """
         if self._found is not None and self.place.done:
             self._put_back(self._found.checkpoint)
@@ -111,7 +111,7 @@ class Keeping(keras.callbacks.Callback):
             self._save()
 
     def on_test_begin(self, logs: Any = None) -> None:
-        """Bring validation data that are no arrays to where the earlier start had them."""
+        """Read validation data, unless they are arrays, to where the earlier start left them."""
         iterator = getattr(self.model, keras_jax_names.VALIDATION, None)
         if iterator is not None and self._validations_before:
             with random_state.unchanged():
@@ -123,7 +123,7 @@ class Keeping(keras.callbacks.Callback):
         self._validations += 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Stop on all workers or on none, and save."""
+        """Agree whether to stop, align the workers' values, and save."""
         self._agree_to_stop(STOP)
         self._align(f"at the end of epoch {epoch + 1}")
         self.place = replace(
@@ -135,7 +135,7 @@ class Keeping(keras.callbacks.Callback):
             self._end()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Save what the fit has ended with, and wait until it is written."""
+        """Save the final checkpoint, and wait until it is written."""
         if self._found is not None and self._fit.had_ended:  # Keras may average the weights again
             self._put_values_back(self._found.checkpoint)
             return
@@ -146,7 +146,7 @@ class Keeping(keras.callbacks.Callback):
         self._fit.saver.wait()
 
     def _agree_to_stop(self, when: str) -> None:
-        """Stop on all workers or on none."""
+        """Stop the fit on all workers if a callback of one worker has stopped it."""
         is_stopped = self._workers.any(bool(self.model.stop_training), when)
         self.model.stop_training = is_stopped
 
@@ -157,7 +157,7 @@ class Keeping(keras.callbacks.Callback):
             files.begin()
 
     def _share_files(self, *, is_last: bool) -> None:
-        """Give all workers what the chief's callbacks have written."""
+        """Give all workers the files that the chief's callbacks have written."""
         if self._fit.files and self._shares_files:
             self._fit.files.share(is_last=is_last)
 
@@ -182,7 +182,7 @@ class Keeping(keras.callbacks.Callback):
         raise PeerStoppedError
 
     def _read_again(self, saved: Checkpoint) -> None:
-        """Bring the data to the checkpoint's place; see steps/batches.py."""
+        """Read the data up to the checkpoint's place; see steps/batches.py."""
         place, batches = self.place, self._fit.batches
         self._validations = self._validations_before = saved.progress["validations"]
         self._fit.programs.update(saved.progress["programs"])
@@ -245,7 +245,7 @@ class Keeping(keras.callbacks.Callback):
 
 
 def _warn_of_state(callbacks: Iterable[Any]) -> None:
-    """Name the callbacks that resume without their earlier state."""
+    """Warn of callbacks that resume without their earlier state."""
     for one in callbacks:
         if not states.has_state(one):
             log.warning(
@@ -261,11 +261,11 @@ def fit_folder(folder: Path) -> Path:
 
 
 def names_of(variables: Sequence[Any]) -> list[str]:
-    """Return the variables by name, dtype and shape, as TensorFlow's engine does."""
+    """Return each variable's path, dtype and shape, in the format of TensorFlow's engine."""
     sizes = [",".join(map(str, one.shape)) for one in variables]
     return [f"{one.path} {one.dtype}[{size}]" for one, size in zip(variables, sizes, strict=True)]
 
 
 def _typed(array: np.ndarray, variable: Any) -> np.ndarray:
-    """Return the array in its own dtype: NumPy's files store bfloat16 as two bytes."""
+    """Return an array in the variable's dtype: NumPy's files store bfloat16 as two plain bytes."""
     return array.view(variable.value.dtype) if array.dtype.kind == "V" else array

@@ -1,4 +1,4 @@
-"""Gives the callbacks of all workers the same numbers."""
+"""Gives the callbacks of all workers the same logs."""
 
 import json
 from typing import Any
@@ -10,14 +10,14 @@ from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 
 class LogsOfChief(keras.callbacks.Callback):
-    """The first callback of a fit: the others decide by the chief's numbers, on all workers."""
+    """The first callback of a fit: gives all others the chief's logs, so that all decide alike."""
 
     def __init__(self, workers: JaxWorkers) -> None:
         super().__init__()
         self._workers = workers
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Take the chief's numbers: processors of another kind round differently."""
+        """Replace the logs by the chief's, because other processors may round differently."""
         if not logs or self._workers.count == 1:
             return
         mine = json.dumps({name: np.asarray(one).tolist() for name, one in logs.items()})

@@ -1,4 +1,4 @@
-"""The random state of a process, which a checkpoint holds: Python's, NumPy's and Keras's."""
+"""Takes and restores the random state of a process: Python's, NumPy's and Keras's."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ def unchanged() -> Iterator[None]:
 
 
 def taken() -> dict[str, Any]:
-    """Return the state."""
+    """Return the random state."""
     version, numbers, gauss = random.getstate()
     generator = any_backend.get_global_attribute(any_backend.GLOBAL_SEED_GENERATOR)
     return {
@@ -32,7 +32,7 @@ def taken() -> dict[str, Any]:
 
 
 def put_back(state: Mapping[str, Any]) -> None:
-    """Restore a state."""
+    """Restore a random state."""
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     np.random.set_state(state["numpy"])  # noqa: NPY002
@@ -40,7 +40,7 @@ def put_back(state: Mapping[str, Any]) -> None:
 
 
 def put_generator_back(value: Any) -> None:
-    """Restore Keras's own part of a state."""
+    """Restore the state of Keras's global generator; None: it had none."""
     if value is None:
         any_backend.set_global_attribute(any_backend.GLOBAL_SEED_GENERATOR, None)
     else:

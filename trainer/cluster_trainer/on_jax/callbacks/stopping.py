@@ -8,7 +8,7 @@ import keras
 from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 NO_USERS = frozenset({"keras", "cluster_trainer"})
-"""The packages whose callbacks and hooks are no user's."""
+"""The packages whose callbacks and hooks are not a user's own."""
 HOOKS = ("on_train_batch_end", "on_train_batch_begin", "on_batch_end", "on_batch_begin")
 BATCHES = "callbacks that see batches"
 
@@ -19,10 +19,10 @@ def is_of_user(callback: Any) -> bool:
 
 
 def asks_each_batch(workers: JaxWorkers, callbacks: Sequence[Any]) -> bool:
-    """Tell whether the workers have to agree after each step whether to stop; all call it.
+    """Tell whether the workers have to agree after each step whether to stop; all call this.
 
-    They do if a user's hook of any worker sees batches, or if only some workers have Keras's
-    `TerminateOnNaN`. If all of them have it, it sees the same loss everywhere.
+    They have to if any worker has a user's hook for batches, or if only some workers have Keras's
+    `TerminateOnNaN`. If all workers have it, it gets the same loss on all of them.
     """
     ending = [one for one in callbacks if isinstance(one, keras.callbacks.TerminateOnNaN)]
     sees = workers.any(any(map(_sees_batches, callbacks)), BATCHES)
@@ -30,9 +30,9 @@ def asks_each_batch(workers: JaxWorkers, callbacks: Sequence[Any]) -> bool:
 
 
 def _sees_batches(callback: Any) -> bool:
-    """Tell whether a callback has hooks of a user's for each batch.
+    """Tell whether a callback has a user's own hook for each batch.
 
-    The hook decides, not the class: a LambdaCallback has a user's functions as attributes.
+    The hook counts, not the class, because a LambdaCallback has a user's functions as attributes.
     """
     hooks = [getattr(callback, name, None) for name in HOOKS]
     return any(hook is not None and _is_users(hook) for hook in hooks)

@@ -1,7 +1,7 @@
-"""What the workers agree on before each step of a fit, in one small sum over their devices.
+"""Lets the workers agree before each step of a fit, in one small exchange over their devices.
 
-A step of XLA hangs, or is wrong without a word, where one worker has other rows, values or code. So
-each step begins with a few numbers of each worker, of which all get the largest.
+If the workers have different rows, values or code, a step of XLA hangs, or is silently wrong. So
+before each step, the workers exchange a few numbers, and all of them get the largest of each.
 """
 
 import logging
@@ -26,25 +26,26 @@ SAME_DATA = (
     "same number on all workers."
 )
 SAME_CODE = (
-    "A loss, a metric, a layer or the optimizer has other code, or reads other numbers, such as "
-    "one from the environment or an unseeded random number."
+    "A loss, a metric, a layer or the optimizer has different code, or reads different numbers, "
+    "such as one from the environment or an unseeded random number."
 )
 ANEW = "To start over, set TRAINER_RESUME=never or another TRAINER_RUN_DIR."
 DIFFERENT = (
     "the workers' weights differ %s: their processors round differently, or a callback has changed "
-    "them on one worker only. All go on with those of the first worker"
+    "them on one worker only. All workers continue with the first worker's weights"
 )
 log = logging.getLogger("trainer")
 
 
 @dataclass(frozen=True)
 class Agreed:
-    """What holds for some worker.
+    """The result of the exchange before a step.
 
     Attributes:
-        stops: it was asked to stop.
-        is_new: it has to compile the step.
-        is_given: its values come from the model's variables, and not from the step before.
+        stops: whether any worker was asked to stop.
+        is_new: whether any worker has to compile the step.
+        is_given: whether any worker's values come from the model's variables, and not from the
+            step before.
     """
 
     stops: bool
@@ -53,12 +54,12 @@ class Agreed:
 
 
 class Agreement:
-    """The workers' notes before a step.
+    """Lets the workers agree before each step.
 
     Args:
-        workers: this one and the others.
-        whole: how arrays lie that are the same on all devices.
-        cut: how arrays lie of which each device has its rows.
+        workers: the workers that train together.
+        whole: the sharding of arrays that all devices hold as a whole.
+        cut: the sharding of arrays whose rows are divided among the devices.
     """
 
     def __init__(self, workers: JaxWorkers, whole: NamedSharding, cut: NamedSharding) -> None:
@@ -66,7 +67,13 @@ class Agreement:
         self._largest = jax.jit(lambda notes: notes.max(axis=0), out_shardings=whole)
 
     def before_step(self, batch: Any, stops: bool, is_new: bool, is_given: bool) -> Agreed:  # noqa: FBT001
-        """Compare this worker's batch with the others', and return what holds for any of them.
+        """Compare the workers' batches, and exchange the workers' states; all workers call this.
+
+        Args:
+            batch: this worker's batch; None: it has none left.
+            stops: whether this worker was asked to stop.
+            is_new: whether it has to compile the step.
+            is_given: whether its values come from the model's variables.
 
         Raises:
             ConfigurationError: the batches differ, or only some workers have one left.
@@ -88,7 +95,7 @@ class Agreement:
         return Agreed(*map(bool, largest[:3]))
 
     def alike(self, values: Any) -> Any:
-        """Return the same values on all workers, those of the first one; all call it."""
+        """Return the first worker's values on all workers; all workers call this."""
         leaves, structure = jax.tree.flatten(values)
         arrays = [np.asarray(own(leaf)) for leaf in leaves]
         digest = 0
@@ -103,20 +110,22 @@ class Agreement:
 
 
 def own(value: Any) -> Any:
-    """Return this process's copy of a value that is the same on all devices."""
+    """Return this process's copy of a value that all devices hold."""
     return value.addressable_data(0) if isinstance(value, jax.Array) else value
 
 
 def refuse_other_programs(workers: JaxWorkers, digest: str, before: str | None) -> None:
-    """Refuse a step that compiles to another program elsewhere, or than at an earlier start.
+    """Refuse a step whose program differs between workers, or from an earlier start's.
+
+    All workers call this.
 
     Args:
-        workers: this one and the others, which all call it.
-        digest: of the program.
+        workers: the workers that train together.
+        digest: the digest of the program.
         before: the digest of an earlier start; None: there was none.
 
     Raises:
-        ConfigurationError: they differ.
+        ConfigurationError: the programs differ.
     """
     everyone = workers.exchange(digest, PROGRAM)
     if len(set(everyone)) > 1:

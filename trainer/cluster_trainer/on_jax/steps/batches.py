@@ -1,9 +1,9 @@
-"""The batches of a fit, whole and in an order that depends on its seed and the pass alone.
+"""The global batches of a fit, in an order that depends only on its seed and the pass.
 
-Each worker reads every global batch, and `step.py` cuts it. Arrays and PyDatasets with a length are
-shuffled by seed and pass. A generator determines its batches itself. A fit that resumes reads again
-what it has read, so that a source with random state of its own comes to the same place. A digest of
-all that was read, in the checkpoint, shows whether it has.
+Each worker reads every global batch, and `step.py` divides it. Arrays and PyDatasets with a length
+are shuffled by seed and pass. A generator determines its batches itself. A fit that resumes reads
+its earlier batches again, so that a source with its own random state gets to the same place. The
+checkpoint holds a digest of the batches, which shows whether they are the same.
 """
 
 import zlib
@@ -18,30 +18,30 @@ from cluster_trainer.private import keras_jax_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 DIGESTED_BYTES = 2**30
-"""Of more than so many bytes in an array, rows at equal distances are compared."""
+"""In an array of more bytes than this, only rows at equal distances are compared."""
 
 NO_NUMBERS = "OUSMm"
 """NumPy's kinds of objects, texts and times. JAX's bfloat16 is of the kind V."""
 
 
 def order_of(seed: int, number: int, size: int) -> np.ndarray:
-    """Return the order of so many examples in the pass of this number, from 0."""
+    """Return the order of `size` examples in pass `number`, from 0."""
     key = np.array([seed & 2**64 - 1, number], np.uint64)
     return np.random.Generator(np.random.Philox(key=key)).permutation(size)
 
 
 class GlobalBatches(keras_jax_names.DataAdapter):
-    """What Keras reads a fit's batches from, in place of its own adapter.
+    """The data adapter from which Keras reads a fit's batches, in place of its own.
 
     Args:
-        adapter: Keras's own, of arrays, of a PyDataset, or of a generator.
-        seed: of the order.
+        adapter: Keras's own adapter of arrays, of a PyDataset, or of a generator.
+        seed: the seed of the order.
 
     Attributes:
-        passes: how many passes have begun.
-        digest: of all batches that a source of the user's own has given.
-        is_skipped: whether the batches of arrays are only counted.
-        iterator: reads from it.
+        passes: the number of passes that have begun.
+        digest: the digest of all batches so far, unless the data are arrays.
+        is_skipped: whether batches of arrays are only counted.
+        iterator: the iterator that reads from this adapter.
     """
 
     def __init__(self, adapter: Any, seed: int) -> None:
@@ -58,13 +58,13 @@ class GlobalBatches(keras_jax_names.DataAdapter):
 
     @property
     def batch_size(self) -> int | None:
-        """Keras's own answer."""
+        """The batch size, according to Keras's own adapter."""
         size: int | None = self._adapter.batch_size
         return size
 
     @property
     def described(self) -> dict[str, str]:
-        """What must be the same on all workers, and when the fit resumes: name -> value."""
+        """The facts that must be the same on all workers and at a resume: name -> value."""
         if not isinstance(self._adapter, keras_jax_names.ArrayDataAdapter):
             return {"the data": f"{type(self._adapter).__name__}, {self.num_batches} batches"}
         examples, size = keras_jax_names.size_of(self._adapter)
@@ -102,11 +102,11 @@ class GlobalBatches(keras_jax_names.DataAdapter):
         return self._digested(self._of_users(number))
 
     def on_epoch_begin(self) -> None:
-        """Pass it on."""
+        """Call the hook of Keras's own adapter."""
         self._adapter.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """Pass it on."""
+        """Call the hook of Keras's own adapter."""
         self._adapter.on_epoch_end()
 
     def _of_arrays(self, number: int) -> Iterator[Any]:
@@ -142,7 +142,7 @@ class GlobalBatches(keras_jax_names.DataAdapter):
 
 
 def digest_of(batch: Any, before: int = 0) -> int:
-    """Return a digest of a batch of NumPy's arrays, and of those before it."""
+    """Return a digest of a batch of NumPy arrays, combined with the digest `before`."""
     for leaf in keras.tree.flatten(batch):
         if leaf is not None:
             # NumPy gives no buffer of JAX's own dtypes, such as bfloat16.
@@ -172,7 +172,7 @@ def _all_numbers() -> Iterator[int]:
 
 
 class EpochIterator(keras_jax_names.JAXEpochIterator):
-    """Keras's own, which can also begin where an earlier start of a fit was."""
+    """Keras's own iterator, which can also begin where an earlier start of a fit was."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -200,10 +200,14 @@ class EpochIterator(keras_jax_names.JAXEpochIterator):
         return self
 
     def read_again(self, epochs: int, steps: int) -> None:
-        """Read the batches of so many epochs, and of so many steps of the next one.
+        """Read the batches of some epochs, and of some steps of the next epoch.
+
+        Args:
+            epochs: the number of whole epochs.
+            steps: the number of steps of the next epoch.
 
         Raises:
-            ConfigurationError: there are not so many.
+            ConfigurationError: the epoch has fewer steps.
         """
         self.data_adapter.is_skipped = True
         for _ in range(epochs):
@@ -221,7 +225,7 @@ class EpochIterator(keras_jax_names.JAXEpochIterator):
         self.data_adapter.is_skipped = False
 
     def pass_by(self, passes: int) -> None:
-        """Read so many passes, as so many calls of `evaluate` with the same iterator would."""
+        """Read some passes, as this number of calls of `evaluate` with the iterator would."""
         if isinstance(self.data_adapter, keras_jax_names.ArrayDataAdapter):
             return
         for _ in range(passes):

@@ -1,12 +1,12 @@
 """The training step of a fit, on all devices of all workers.
 
-XLA computes the step for the global batch as on one device, whatever the devices: it cuts the
-work, and adds the sums that are needed, such as those of gradients and of BatchNormalization's
-statistics. A batch whose rows do not divide evenly is given to all devices whole. So the result is
-that of one device for any model, up to rounding.
+XLA computes the step for the global batch as one device would: it divides the work, and inserts the
+necessary sums, such as those of gradients and of BatchNormalization's statistics. If the rows of a
+batch do not divide evenly, every device gets the whole batch. So for any model, the result is that
+of one device, up to rounding.
 
-XLA takes for granted that all workers run the same program with the same values and rows. So they
-agree before each step: see `agreement.py`.
+XLA assumes that all workers run the same program with the same values and rows. So the workers
+check this before each step: see `agreement.py`.
 """
 
 import re
@@ -25,22 +25,22 @@ from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 
 AXIS = "batch"
 CALLBACKS = re.compile(r"(callback\b[^\n]*?)\d{6,}")
-"""Addresses and counters of Python functions that a program calls: others in each process."""
+"""The addresses and counters of Python functions in a program, which differ between processes."""
 _tracing: list[bool] = []
 
 
 class Steps:
-    """A model's train function for the time of a fit: calls Keras's own `train_step`.
+    """A model's train function for the time of a fit, which calls Keras's own `train_step`.
 
     Args:
-        model: the one to train.
-        workers: this one and the others.
+        model: the model to train.
+        workers: the workers that train together.
         is_to_stop: tells whether this worker was asked to stop.
         programs: digests of the compiled steps of earlier starts, by the shapes of their arguments;
-            it is completed.
+            those of this start are added.
 
     Attributes:
-        stops: whether any worker was asked to stop, before the last step.
+        stops: whether any worker was asked to stop before the last step.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Steps:
         self._step = jax.jit(step, donate_argnums=0, out_shardings=self._whole)
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> tuple[Any, Any]:
-        """Train one batch.
+        """Train one batch; return its logs, and the new state.
 
         Raises:
-            StopIteration: there is none left.
+            StopIteration: there is no batch left.
             ConfigurationError: the workers have read different batches, or have compiled different
                 steps.
         """
@@ -124,7 +124,7 @@ class Steps:
         return isinstance(value, jax.Array) and value.sharding == self._whole
 
     def _of_all(self, value: Any) -> Any:
-        """Return an array of this process as one of all, which has the same value everywhere."""
+        """Return this process's array as an array of all devices, which all hold the same value."""
         if self._is_of_all(value):
             return value
         here = [jax.device_put(value, one) for one in jax.local_devices()]
@@ -150,7 +150,7 @@ def _within_step() -> Iterator[None]:
 
 
 def of_this_process(value: Any) -> Any:
-    """Return the array on this process's first device of one that is the same on all devices."""
+    """Return this process's copy of an array that all devices hold."""
     return value.addressable_data(0) if isinstance(value, jax.Array) else value
 
 

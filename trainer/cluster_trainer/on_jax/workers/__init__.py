@@ -1,1 +1,1 @@
-"""The processes that train together: who joins, their messages, and the loss of one."""
+"""The processes that train together: joining, messages, and the loss of a worker."""

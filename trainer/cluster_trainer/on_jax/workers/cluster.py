@@ -1,4 +1,4 @@
-"""JAX's processes: they join when Keras is imported, exchange messages, and leave together."""
+"""Connects the workers' processes: they join at Keras's import, exchange messages, and leave."""
 
 import atexit
 import logging
@@ -24,7 +24,7 @@ from cluster_trainer.settings.task import Task, names_of
 ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
 NUMBER, RANK = "KERAS_DISTRIBUTION_NUM_PROCESSES", "KERAS_DISTRIBUTION_PROCESS_ID"
 HEARTBEAT_SECONDS = 10
-"""A worker that is silent for so long is lost; JAX's own limit is 100 s."""
+"""The silence after which a worker counts as lost; JAX's own limit is 100 s."""
 LEAVING_SECONDS = 60
 LOOK_MILLISECONDS = 1000
 REFUSING_SECONDS = 6.0
@@ -35,16 +35,18 @@ log = logging.getLogger("trainer")
 
 
 def join(task: Task, environ: Mapping[str, str], timeout_seconds: int) -> None:
-    """Connect this process with those of the other workers, before JAX computes anything.
+    """Connect this process with the other workers' processes, before JAX computes anything.
 
     Args:
-        task: which worker this is.
-        environ: the addresses, the number of processes and the rank, as the entrypoint sets them.
-        timeout_seconds: how long it may wait for the others.
+        task: this worker's task.
+        environ: the environment, in which the entrypoint sets the addresses, the number of
+            processes and the rank.
+        timeout_seconds: how long to wait for the other workers.
 
     Raises:
-        ConfigurationError: these variables are missing, or are another cluster's.
-        PeerLostError: not all came.
+        ConfigurationError: these variables are missing, or belong to another cluster; or JAX has
+            computed before.
+        PeerLostError: not all workers have connected.
     """
     told = [environ.get(name, "") for name in (ADDRESSES, NUMBER, RANK)]
     wanted = [str(task.num_workers), str(task.rank)]
@@ -81,15 +83,14 @@ def present() -> "JaxWorkers":
 
 
 class JaxWorkers:
-    """Messages between the workers; see `Workers` of collectives/workers.py, whose methods it has.
+    """Exchanges messages between the workers, with the methods of `Workers` (collectives/).
 
-    Small ones go through JAX's coordinator, which needs no computation, and files through the
-    devices.
+    Small messages go through JAX's coordinator, and files through the devices.
 
     Args:
-        client: of JAX's coordinator; None: this process is alone.
+        client: the client of JAX's coordinator; None: this process is alone.
         size: the number of processes.
-        rank: this one's, from 0.
+        rank: this process's rank, from 0.
 
     Attributes:
         has_fitted: whether the script has called `fit`.
@@ -112,10 +113,14 @@ class JaxWorkers:
         return [int(one) for one in self.exchange(str(int(number)), what)]
 
     def exchange(self, mine: str, what: str) -> list[str]:
-        """Return every worker's text, in rank order; all call it for the same purpose.
+        """Return every worker's text, in rank order; all workers call this for the same purpose.
+
+        Args:
+            mine: this worker's text.
+            what: the purpose, in a few words.
 
         Raises:
-            ConfigurationError: another worker is in another call, or has ended its script.
+            ConfigurationError: another worker is in a different call, or has ended its script.
             PeerLostError: a worker is lost.
         """
         if self.count == 1:
@@ -123,7 +128,7 @@ class JaxWorkers:
         number = next(self._numbers)
         self._set(f"exchange/{number}/{self.rank}", f"{what}\n{mine}")
         answers = [self._get(number, rank, what) for rank in range(self.count)]
-        if number > 1:  # all have read the one before the last
+        if number > 1:  # all workers have read the message before the last
             self._client.key_value_delete(f"exchange/{number - 2}/{self.rank}")
         return answers
 
@@ -139,7 +144,7 @@ class JaxWorkers:
         return np.asarray(found).tobytes()
 
     def any(self, flag: bool, what: str) -> bool:  # noqa: FBT001
-        """Tell whether it is true for any worker."""
+        """Tell whether any worker's `flag` is true; all workers call this."""
         return any(self.gather(int(flag), what))
 
     def _set(self, key: str, value: str) -> None:
@@ -170,9 +175,9 @@ class JaxWorkers:
         return answer
 
     def refuse(self, reason: str) -> None:
-        """Tell the others why this worker ends with 78, and give them a moment to end so, too.
+        """Tell the others why this worker ends with 78, and wait a moment until they end, too.
 
-        They leave JAX's cluster together: its coordinator would abort those that it leaves behind.
+        All leave JAX's cluster together, because its coordinator aborts workers that stay behind.
         """
         if self.count == 1:
             return
@@ -190,10 +195,10 @@ class JaxWorkers:
                 jax.distributed.shutdown()
 
     def watch(self) -> None:
-        """End this process with 78 when another worker refuses, wherever this one is.
+        """End this process with 78 when another worker refuses, even in the middle of a step.
 
-        It may be in the middle of a step, which waits for the other one. A worker that is between
-        two steps gets a moment to end by itself, which says more.
+        Such a step would wait for the other worker. A worker between two steps first gets a moment
+        to end by itself, with a more specific message.
         """
         with suppress(PeerLostError):
             while not (reason := self._found(REFUSAL, LOOK_MILLISECONDS)):
@@ -206,11 +211,11 @@ class JaxWorkers:
             end_by(error, self.count, is_script=False)
 
     def has_left(self, rank: int) -> bool:
-        """Tell whether a worker has come to the end of its script."""
+        """Tell whether a worker has reached the end of its script."""
         return bool(self._found(f"left/{rank}"))
 
     def _found(self, key: str, milliseconds: int = 1) -> str:
-        """Return a value, waiting for so long at most; empty: it is not there."""
+        """Return a value, after waiting for it at most `milliseconds`; empty: there is none."""
         try:
             return str(self._client.blocking_key_value_get(key, milliseconds))
         except jax.errors.JaxRuntimeError as error:
@@ -219,10 +224,10 @@ class JaxWorkers:
             return ""
 
     def leave(self) -> None:
-        """Wait until all workers have come to the end of their scripts.
+        """Wait until all workers have reached the end of their scripts.
 
         Raises:
-            PeerLostError: one is lost before.
+            PeerLostError: a worker was lost before.
         """
         self._set(f"left/{self.rank}", "1")
         for rank in range(self.count):
@@ -242,7 +247,7 @@ def _refuse_left(rank: int, what: str) -> None:
 
 
 def _leave(workers: JaxWorkers, pid: int) -> None:
-    """Leave together at the end of the script: JAX ends the others of one that leaves alone."""
+    """Leave at the end of the script, together: if one leaves alone, JAX ends the others."""
     if pid != os.getpid():
         return
     if getattr(sys, "last_value", None) is not None:  # the others may wait for it in a step
@@ -250,7 +255,7 @@ def _leave(workers: JaxWorkers, pid: int) -> None:
     if not workers.has_fitted:
         log.warning(
             "the script has called no `fit`, so the workers have not trained together: each has "
-            "run all of it alone"
+            "run the whole script alone"
         )
     try:
         workers.leave()

@@ -16,7 +16,7 @@ from cluster_trainer.fits.identity.owner import START
 from cluster_trainer.problems import ConfigurationError, Problem
 
 JOINED = "CLUSTER_TRAINER_JAX_PROCESS"
-"""The process that has joined; those that it starts inherit it."""
+"""The variable with the id of the process that has joined, which its child processes inherit."""
 UNKNOWN = "0"
 ADVICE = "Train in one process after the other, or give each its own container."
 log = logging.getLogger("trainer")
@@ -24,11 +24,12 @@ _locks: list[IO[str]] = []
 
 
 def joins(environ: MutableMapping[str, str]) -> bool:
-    """Tell whether this process is to join the other workers, and note in JOINED which one does.
+    """Tell whether this process is to join the other workers; set JOINED to the one that joins.
+
+    Without an entrypoint, a second process is only noticed if the first one has started it.
 
     Args:
-        environ: of this process. Without an entrypoint, only processes that are started by one that
-            has joined are known.
+        environ: this process's environment, which is changed.
     """
     if JOINED in environ:
         return False
@@ -52,9 +53,9 @@ def refuse_second_process(environ: Mapping[str, str]) -> None:
 
 
 def _other(environ: Mapping[str, str]) -> str | None:
-    """Lock the start's file, and return the process that has locked it before; None: there is none.
+    """Lock the start's file; return the process that already holds the lock, or None.
 
-    A lock of `lockf` ends with its process, and is not a forked process's as well.
+    A lock of `lockf` ends with its process, and a forked process does not inherit it.
     """
     marks, start = environ.get(END_MARKS), environ.get(START)
     if not (marks and start):

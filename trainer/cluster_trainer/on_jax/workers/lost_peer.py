@@ -1,7 +1,7 @@
-"""Tells whether an error of JAX means that another worker is gone, or a local failure.
+"""Tells whether an error of JAX means that another worker is gone, or is a local failure.
 
-The error's status is not enough: Gloo's errors are UNKNOWN, and any word may be in a text of the
-user's own code, which JAX passes on as an error of a callback. So only known texts count.
+The error's status is not enough, because Gloo's errors are UNKNOWN. A single word is not enough
+either, because errors of the user's own code may contain it. So only known texts count.
 """
 
 import re
@@ -17,7 +17,7 @@ SIGNS = re.compile(
     r"|stopped sending heartbeats"
 )
 OF_USERS_CODE = re.compile(r"Callback error")
-"""Is in the error of a step that has called a Python function, before the function's own text."""
+"""A text in the error of a step if a Python function that it has called has failed."""
 
 
 def tells_of_lost_peer(error: BaseException) -> bool:

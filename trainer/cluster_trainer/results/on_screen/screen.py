@@ -79,7 +79,7 @@ class Screen(logging.StreamHandler[Any]):
         """Stop drawing if it fails in the context: a closed terminal must not end the training."""
         try:
             yield
-        except Exception:  # noqa: BLE001  rich's, the terminal's, or no thread to be had
+        except Exception:  # noqa: BLE001  of rich, of the terminal, or no thread can be started
             self.draws, self._line = False, None
 
     @contextmanager

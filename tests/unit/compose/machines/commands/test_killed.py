@@ -32,7 +32,7 @@ def test_status_says_which_worker_was_not_started(killed):
     assert done.returncode == 0, done
     first, second = json.loads(done.stdout)
     assert (first["state"], first["trouble"]) == ("running", "")
-    assert "cut off" in second["trouble"]
+    assert "interrupted" in second["trouble"]
     assert "make resume" in second["trouble"]
 
 
