@@ -180,6 +180,50 @@ for x, y in share(DATA, model):
     step(x, y)
 ended(digest(model))
 """
+# Of the optimizer that some steps scale a loss for, and others do not, and a function applies.
+SCALED_IN_TURNS = """
+keras.utils.set_random_seed(5)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD(0.05)
+ways = [lambda loss: loss, optimizer.scale_loss]
+
+def of(scale):
+    def gradients_of(x, y):
+        with tf.GradientTape() as tape:
+            loss = scale(tf.reduce_mean((model(x) - y) ** 2))
+        return tape.gradient(loss, model.trainable_variables)
+    return gradients_of
+
+@tf.function
+def update(gradients):
+    optimizer.apply(gradients, model.trainable_variables)
+
+for each in ([of(way) for way in ways], [tf.function(of(way)) for way in ways]):
+    for number, (x, y) in enumerate(share(DATA, model)):
+        update(each[number % 2](x, y))
+    for number, (x, y) in enumerate(share(DATA, model)):
+        optimizer.apply(each[1 - number % 2](x, y), model.trainable_variables)
+ended(digest(model))
+"""
+# The layer is called, and traced, before a loss is scaled.
+SCALED_TOO_LATE = """
+keras.utils.set_random_seed(6)
+normal, out = keras.layers.BatchNormalization(synchronized=True), keras.layers.Dense(1)
+model = keras.Sequential([keras.Input((4,)), normal, out])
+optimizer = keras.optimizers.SGD(0.05)
+forward = tf.function(lambda x: model(x, training=True))
+told, steps = "", 0
+try:
+    for x, y in share(DATA, model):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((forward(x) - y) ** 2)
+            loss = optimizer.scale_loss(loss) if steps else loss
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        steps += 1
+except ValueError as error:
+    told = str(error)
+ended("outside of the `tf.function` that calls the layer" in told, steps)
+"""
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
@@ -207,6 +251,8 @@ LOOPS = {
     "uneven": UNEVEN,
     "without rows": WITHOUT_ROWS,
     "in branches": IN_BRANCHES,
+    "scaled in turns": SCALED_IN_TURNS,
+    "scaled too late": SCALED_TOO_LATE,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }
@@ -241,9 +287,10 @@ def alone(tmp_path_factory) -> Numbers:
 def test_loops_train_on_several_workers_as_on_one(workers, alone, tmp_path):
     everyone, log = on(workers, tmp_path)
     assert all(one == everyone[0] for one in everyone)
-    for name in LOOPS.keys() - {"no common seed"}:
+    for name in LOOPS.keys() - {"no common seed", "scaled too late"}:
         assert everyone[0][name] == pytest.approx(alone[name], rel=2e-4), name
     assert everyone[0]["no common seed"][1] > 0.6  # its accuracy: it has learned
+    assert everyone[0]["scaled too late"] == [1, 1]
     assert "tf.data.Dataset.zip" in log  # two loops at once need shares of one size
 
 

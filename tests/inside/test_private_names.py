@@ -121,6 +121,27 @@ class Data(keras.utils.PyDataset):
         return (np.ones([2, 2]),)
 
 
+def graphs_of_a_function_and_its_gradient():
+    graphs = {}
+
+    @tf.custom_gradient
+    def noted(value):
+        graphs["forward"] = tf.compat.v1.get_default_graph()
+
+        def gradient(upstream):
+            graphs["backward"] = tf.compat.v1.get_default_graph()
+            return upstream
+
+        return value, gradient
+
+    value = tf.constant(1.0)
+    with tf.GradientTape() as tape:
+        tape.watch(value)
+        found = tf.function(noted)(value)
+    tape.gradient(found, value)
+    return graphs["forward"], graphs["backward"]
+
+
 def examples_of_tensorflow(t):
     """The same of TensorFlow's."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -139,6 +160,12 @@ def examples_of_tensorflow(t):
         drawn = tf.raw_ops.RandomStandardNormal(shape=[1], dtype=tf.float32)
         first, second = drawn.op, tf.constant(1).op
     read = tf.function(tf.Variable(1.0).read_value).get_concrete_function()
+    forward, backward = graphs_of_a_function_and_its_gradient()
+    asking = tf.function(
+        lambda: t.asked_at_call(
+            tf.compat.v1.get_default_graph(), lambda: tf.ones([]), "one", tf.TensorSpec([])
+        )
+    )
     holder = tf.Module()
     holder.held = {"a": 1}
     tf.random.set_seed(1)
@@ -163,6 +190,10 @@ def examples_of_tensorflow(t):
         "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],
         "is_stateful": lambda: t.is_stateful(first) and not t.is_stateful(second),
         "type_spec": lambda: t.type_spec(iter(rows)) is not None,
+        "can_ask_at_call": lambda: (
+            [t.can_ask_at_call(one) for one in (forward, backward, None)] == [True, False, False]
+        ),
+        "asked_at_call": lambda: asking() == 1,
         "handle_data": lambda: t.handle_data(read.graph.external_captures[0]).is_set,
         "without_wrapper": lambda: type(t.without_wrapper(holder.held)) is dict,
         "table_as_tensors": lambda: len(t.table_as_tensors(table)) == 2,
@@ -289,3 +320,29 @@ def test_our_errors_leave_a_layer_and_a_function_unchanged():
     with pytest.raises(PassedOn) as caught:
         step(tf.ones([1, 2]))
     assert caught.value is layer.error
+
+
+def test_a_function_asks_for_a_value_at_each_call_and_is_traced_once():
+    names = importlib.import_module("cluster_trainer.private.tensorflow_names")
+    present, traces = [1.0], []
+
+    @tf.function
+    def inner(number):
+        traces.append(1)
+        graph, spec = tf.compat.v1.get_default_graph(), tf.TensorSpec([])
+        asked = names.asked_at_call(graph, lambda: tf.constant(present[0]), "present", spec)
+        assert names.asked_at_call(graph, lambda: None, "present", spec) is asked
+        return tf.cond(number > 0, lambda: number * asked, lambda: number)
+
+    def gradient(function):
+        number = tf.constant(5.0)
+        with tf.GradientTape() as tape:
+            tape.watch(number)
+            found = function(number)
+        return float(found), float(tape.gradient(found, number))
+
+    assert gradient(inner) == (5, 1)
+    present[0] = 2.0
+    assert gradient(inner) == (10, 2)
+    assert gradient(tf.function(lambda number: inner(number) + 1)) == (11, 2)
+    assert len(traces) == 1

@@ -19,14 +19,16 @@ ON_DEVICES = [
 ]
 # On devices the first one's share decides, and the first batch's comparison says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]
-# TensorFlow adds up nothing in a branch of a step.
+# TensorFlow adds up nothing in a branch of a step, or in a function of its own.
 IN_BRANCHES = {
     "reset_in_a_condition": "training (gradients)",
     "reset_of_a_scaled_loss": "training (gradients)",
     "normalizes_in_a_branch": "training (BatchNorm)",
     "normalizes_in_a_loop": "training (BatchNorm)",
 }
-OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in [*NOT_ON_DEVICES, *IN_BRANCHES]]
+IN_FUNCTIONS = ["in_a_function", "in_a_function_eagerly", "normalizes_in_a_function"]
+REFUSED = [*NOT_ON_DEVICES, *IN_BRANCHES, *IN_FUNCTIONS]
+OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in REFUSED]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
 # What workers run in the long tests alone: each has its like among the others.
 LIKE_OTHERS = [

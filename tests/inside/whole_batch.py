@@ -419,7 +419,45 @@ def normalizes(model):
     return values(model)
 
 
+class InAFunction(OwnStep):
+    """Calls a function of its own, which TensorFlow traces once."""
+
+    @tf.function
+    def gradients_of(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+            scaled = self.optimizer.scale_loss(loss)
+        return tape.gradient(scaled, self.trainable_variables)
+
+    @tf.function
+    def apply(self, gradients):
+        self.optimizer.apply(gradients, self.trainable_variables)
+
+    def train_step(self, data):
+        self.apply(self.gradients_of(*data))
+        return {}
+
+
+def in_a_function(layer, reduction="sum", **how):
+    """Train in two traces of the step, with batches of which replicas have different shares."""
+    model = InAFunction([*layers()[:-1], layer, layers()[-1]])
+    model.compile("sgd", keras.losses.MeanSquaredError(reduction=reduction), **how)
+    model.optimizer.learning_rate = 0.002
+    data = tf.data.Dataset.from_tensor_slices((X[:23], Y[:23])).batch(8)
+    model.fit(data, verbose=0)
+    model.make_train_function(force=True)
+    model.fit(data, verbose=0)
+    return values(model)
+
+
 PROGRAMS = {
+    "in_a_function": lambda: in_a_function(keras.layers.ReLU()),
+    "in_a_function_eagerly": lambda: in_a_function(
+        keras.layers.ReLU(), "sum_over_batch_size", run_eagerly=True
+    ),
+    "normalizes_in_a_function": lambda: in_a_function(
+        keras.layers.BatchNormalization(synchronized=True, name="normal")
+    ),
     "normalizes_in_a_branch": lambda: normalizes(NormalizesInABranch),
     "normalizes_in_a_loop": lambda: normalizes(NormalizesInALoop),
     "sparse_inputs": sparse_inputs,

@@ -55,10 +55,12 @@ def _remove(machine: Machine, start: Start) -> str:
     It goes by the start's label, because a container of the same name may not be this start's.
     """
     label = shlex.quote(f"label={START}={start.name}")
-    ended = machine.ask(
-        f"docker ps --all --quiet --filter {label} | xargs -r docker rm --force",
-        seconds=END_SECONDS,
+    # Not through a pipe, whose exit code would not tell that `docker ps` has failed.
+    remove = (
+        f"made=$(docker ps --all --quiet --filter {label}) || exit; "
+        '[ -z "$made" ] || docker rm --force $made'
     )
+    ended = machine.ask(f"sh -c {shlex.quote(remove)}", seconds=END_SECONDS)
     if not ended.returncode:
         return ""
     by_hand = f"docker rm --force {container_of(machine, start.settings.project)}"

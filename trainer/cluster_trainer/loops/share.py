@@ -235,9 +235,8 @@ def _step_of(part: Any, whole: Any, weight: WeightOfShare) -> step_context.Share
 
     return step_context.Share(
         weight.variable,
-        is_whole=False if whole is None else whole,
+        given_is_whole=False if whole is None else whole,
         rows=frozenset(rows_known(part)),
-        weighted=weight.weighted,
         prepare=make_alike,
     )
 

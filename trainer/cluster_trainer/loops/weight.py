@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -81,7 +81,6 @@ class WeightOfShare:
             values.
         compared: the datasets that all workers have compared, and the pipelines for this worker's
             own rows; None: it reads all rows of the dataset.
-        weighted: see Share.
     """
 
     variable: tf.Variable
@@ -90,7 +89,6 @@ class WeightOfShare:
         default_factory=WeakKeyDictionary
     )
     compared: WeakKeyDictionary[Any, OwnRows | None] = field(default_factory=WeakKeyDictionary)
-    weighted: WeakSet[Any] = field(default_factory=WeakSet)
     _numbers: Iterator[int] = field(default_factory=count)
 
     def note(self, optimizer: Any, variables: Sequence[Any]) -> bool:

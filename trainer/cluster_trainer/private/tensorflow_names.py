@@ -48,7 +48,8 @@ from tensorflow.python.framework import random_seed as _random_seed
 # Tells which variables an operation reads and writes.
 from tensorflow.python.framework.auto_control_deps_utils import get_read_write_resource_inputs
 
-# The graph of a branch or a loop, or of its gradient, and not of a function.
+# The graph of a function, and that of a branch or a loop, or of its gradient.
+from tensorflow.python.framework.func_graph import FuncGraph as _FuncGraph
 from tensorflow.python.ops.control_flow_v2_func_graphs import ControlFlowFuncGraph
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable as _BaseVariable
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable as _ResourceVariable
@@ -183,6 +184,8 @@ def spec_of_first(spec: PerReplicaSpec) -> Any:
 
 # Operations, functions, tensors and variables.
 
+_GRADIENTS = "__backward_"
+
 is_stateful = attrgetter("_is_stateful")
 """Whether an operation has side effects, so that it runs even if its result is unused."""
 type_spec = attrgetter("_type_spec")
@@ -194,6 +197,32 @@ table_as_tensors = methodcaller("_serialize_to_tensors")
 def run_after(operation: tf.Operation, other: tf.Operation) -> None:
     """Make an operation of a graph wait for another."""
     operation._add_control_input(other)
+
+
+def can_ask_at_call(graph: Any) -> bool:
+    """Tell whether a graph is that of a function which is called with `asked_at_call`'s values.
+
+    A gradient's is not: TensorFlow calls it with values of the function itself.
+    """
+    return isinstance(graph, _FuncGraph) and not graph.name.startswith(_GRADIENTS)
+
+
+def asked_at_call(graph: Any, find: Any, key: Any, spec: tf.TensorSpec) -> tf.Tensor:
+    """Return a tensor of a function's graph that has the result of `find` at each call.
+
+    TensorFlow itself would call `find` only when a function is called eagerly.
+    """
+    captures = graph.function_captures
+    if key not in captures.by_ref_internal:
+        graph.capture_call_time_value(find, spec, key)
+        found = captures.by_ref_external[key]
+
+        def asked() -> list[tf.Tensor]:
+            return [tf.cast(tf.convert_to_tensor(find()), spec.dtype)]
+
+        asked.output_spec = found.output_spec  # type: ignore[attr-defined]
+        captures.by_ref_external[key] = asked
+    return captures.by_ref_internal[key]
 
 
 def handle_data(resource: Any) -> Any:

@@ -4,6 +4,7 @@ Keras's own function sums over the replicas of a strategy only, and processes in
 strategy. It also counts borrowed examples, and does not sum over replicas if there is a mask.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ SUMS_IN_EACH_STEP = Problem(
     "Statistics of the whole batch are summed over the workers in each step.",
 )
 _moments = keras_names.MOMENTS.own
+_numbers = itertools.count()
 
 
 def moments_of_all(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:  # noqa: FBT001
@@ -69,15 +71,25 @@ def _summed(*values: tf.Tensor) -> Any:
     Each replica's gradients must be weighted by its share of the batch. Either the loss was
     weighted before, or `optimizers.py` will weight the gradients.
     """
-    share = step_context.current()
-    # Read here: TensorFlow cannot take the gradient of a branch if that reads a variable.
-    weight = None if share is None else tf.cast(tf.identity(share.weight), values[0].dtype)
+    assumed: set[bool] = set()
+
+    def find(share: step_context.Share) -> tf.Tensor:
+        share.summed_backwards |= assumed  # by a function that was traced earlier
+        return share.weight
+
+    weight = None
+    if step_context.is_shared():
+        # Read here: TensorFlow cannot take the gradient of a branch if that reads a variable.
+        found = step_context.of_step(find, 1.0, ("BatchNorm", next(_numbers)))
+        weight = tf.cast(tf.identity(found), values[0].dtype)
 
     def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
         what = "training (BatchNorm backwards)"
+        share = step_context.current()
         if share is None or weight is None:
             return _each_summed(upstream, what)
-        share.summed_backwards.add(share.is_weighted)
+        assumed.add(share.is_weighted)
+        share.summed_backwards |= assumed
         if share.is_weighted:
             return _each_summed(upstream, what)
         sums = _each_summed([tf.math.multiply_no_nan(one, weight) for one in upstream], what)

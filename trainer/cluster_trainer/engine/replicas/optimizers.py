@@ -13,6 +13,7 @@ In a step that a worker takes by itself (rounds.py) an optimizer gets its share'
 """
 
 import inspect
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,8 @@ from cluster_trainer.collectives.merges import outside_branches
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.waits import SUMS
-from cluster_trainer.private import keras_names, tensorflow_names
-from cluster_trainer.problems import Problem
+from cluster_trainer.private import at_call, keras_names, tensorflow_names
+from cluster_trainer.problems import ConfigurationError, Problem
 
 SHOWN = 5
 APART = "TRAINER_SYNC_EVERY"
@@ -45,6 +46,12 @@ OVERWRITES = Problem(
     "above 1, with layers of float8",
     "1, or layers of float32 or bfloat16",
     "Their scales are the maximum over all workers in each step.",
+)
+TRACED_OTHERWISE = Problem(
+    APART,
+    "above 1 or auto, with a `tf.function` of the script's own that applies gradients",
+    "1, or gradients that are applied outside of such functions",
+    "TensorFlow keeps the function as it was traced, with sums over the workers or without.",
 )
 CLIPPED, BACKWARDS = re.compile(r"(^|/)clip_by_\w+"), "gradient_tape"
 log = logging.getLogger("trainer")
@@ -249,16 +256,13 @@ def _reduced(
         _warn_of_clipped_shares()
     _must_know(optimizer, given_variables or ())
     variables = given_variables or _variables_of(optimizer)
-    part.trained.update(id(step_context.own(one)) for one in variables)
-    part.gathers |= any(isinstance(one, tf.IndexedSlices) for one in gradients)
-    is_weighted = optimizer in part.weighted
-    _must_be_as_went_back(part, is_weighted=is_weighted)
+    factor = _factor(optimizer, gradients, variables)
     if part.is_own_step:
         return _own(optimizer, gradients, variables, part)
     gradients = _of_known_shapes(gradients, variables)
     places = _overwriting(gradients, variables)
     summed = [None if place in places else one for place, one in enumerate(gradients)]
-    sums = begin_sums_of(summed) if is_weighted else begin_means(summed, part.weight)
+    sums = begin_sums_of(summed) if factor is None else begin_means(summed, factor)
     over_all = part.waits.measured(SUMS, summed, sums) if part.waits else sums()
     for place, most in zip(
         places, _maxima([gradients[place] for place in places], part.weight), strict=True
@@ -267,6 +271,35 @@ def _reduced(
     if part.first_batch is not None:
         part.first_batch.note_gradients(gradients, over_all)
     return over_all
+
+
+def _factor(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> tf.Tensor | None:
+    """Return the factor of the replica's gradients in the sum; None: they have it already.
+
+    Also note what the optimizer trains, again at each call of a function that applies gradients.
+
+    Raises:
+        ConfigurationError: the function was traced in the other kind of step; see rounds.py.
+    """
+    part = step_context.current()
+    assert part is not None  # noqa: S101  the gradients are a share's
+    is_own_step = part.is_own_step
+    trained = {id(step_context.own(one)) for one in variables}
+    gathers = any(isinstance(one, tf.IndexedSlices) for one in gradients)
+
+    def find(part: step_context.Share) -> Any:
+        if part.is_own_step != is_own_step:
+            raise ConfigurationError([TRACED_OTHERWISE])
+        part.optimizers[id(optimizer)] = optimizer
+        part.trained |= trained
+        part.gathers |= gathers
+        is_weighted = optimizer in part.weighted
+        _must_be_as_went_back(part, is_weighted=is_weighted)
+        return tf.ones([]) if is_weighted else part.weight
+
+    factor = step_context.of_step(find, 1.0, ("gradients", id(optimizer), next(_numbers)))
+    is_here = part.graph is at_call.graph_here()
+    return None if is_here and optimizer in part.weighted else factor
 
 
 def _own(
@@ -399,18 +432,20 @@ def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def _must_be_as_went_back(part: step_context.Share, *, is_weighted: bool) -> None:
-    """Refuse a step that scales the losses of only some optimizers if layers sum over replicas.
+    """Refuse a step whose losses are scaled other than a layer that sums over replicas assumed.
 
     In the backward pass through such a layer, it is unknown to which loss a gradient belongs.
 
     Raises:
-        ValueError: the step does so.
+        ValueError: it scales the losses of only some optimizers, or after TensorFlow has traced the
+            backward pass.
     """
     if part.summed_backwards - {is_weighted}:
         raise ValueError(
-            "This step has several optimizers and a synchronized BatchNormalization, and calls "
-            "`scale_loss` for some of the optimizers only. With several replicas call it for all "
-            "of them, before any gradient is taken, or for none."
+            "This step has a synchronized BatchNormalization, and calls `scale_loss` for only some "
+            "of its optimizers, or outside of the `tf.function` that calls the layer. With several "
+            "replicas call it for all optimizers of the step, in the function that calls the "
+            "layer, and before any gradient is taken; or for none."
         )
 
 
@@ -443,10 +478,15 @@ def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
         part = step_context.current()
         if part is None:
             return scale_loss(self, loss)
+
+        def find(share: step_context.Share) -> Any:
+            share.weighted.add(self)
+            return share.of_gradient
+
+        factor = step_context.of_step(find, 1.0, ("loss", id(self)))
         part.weighted.add(self)
-        part.is_weighted = True
         # A loss of each example, too: its gradients become those of their sum (losses.py).
-        return scale_loss(self, loss * tf.cast(part.of_gradient, loss.dtype))
+        return scale_loss(self, loss * tf.cast(factor, loss.dtype))
 
     return weight_and_scale
 
@@ -527,3 +567,4 @@ WRAPS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "apply_gradients": partial(_reducing, takes_pairs=True),
 }
 _reduce_first: WeakSet[Any] = WeakSet()
+_numbers = itertools.count()

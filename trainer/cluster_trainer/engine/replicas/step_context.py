@@ -1,7 +1,7 @@
 """A replica's knowledge of the step that it computes, such as its part of the global batch."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.waits import Waits
-from cluster_trainer.private import tensorflow_names
+from cluster_trainer.private import at_call, tensorflow_names
 from cluster_trainer.problems import Problem
 
 
@@ -21,16 +21,13 @@ class Share:
     """One replica's part of a step that several replicas compute together.
 
     Attributes:
-        weight: the fraction of the global batch's examples that this replica has, float32 []. Over
-            all replicas the weights add up to 1.
-        is_whole: whether this is the whole batch, which all replicas compute alike, bool []. Then
-            one of them has the weight 1, and the others 0.
+        given_weight: see `weight`. In the functions of a script, only `weight` is of the present
+            step.
+        given_is_whole: see `is_whole`; False: it never is.
         is_reduced: whether the running optimizer has the gradients of all replicas, so that each
             replica does the same to its own copies of the variables.
-        weighted: the optimizers whose losses were multiplied by the weight, so that their gradients
-            need only be summed. A loop's steps have one set: a function that was traced in one step
-            is called in the next, too.
-        is_weighted: whether this step itself multiplies a loss by the weight.
+        weighted: the optimizers whose losses were multiplied by the weight in this step, so that
+            their gradients need only be summed.
         summed_backwards: in each backward pass through a layer's sum over replicas, whether the
             losses were assumed to be multiplied by the weight.
         trained: the `id`s of this replica's copies of the variables that optimizers were given.
@@ -51,13 +48,13 @@ class Share:
         prepare: is called with an optimizer and its variables before that applies gradients, in the
             body of a script's own loop; None: this is a step of the engine's, which has prepared
             them.
+        graph: the graph in which the step was begun; None: it runs eagerly.
     """
 
-    weight: tf.Tensor
-    is_whole: tf.Tensor | bool = False
+    given_weight: tf.Tensor
+    given_is_whole: tf.Tensor | bool = False
     is_reduced: bool = False
     weighted: WeakSet[Any] = field(default_factory=WeakSet)
-    is_weighted: bool = False
     summed_backwards: set[bool] = field(default_factory=set)
     trained: set[int] = field(default_factory=set)
     gathers: bool = False
@@ -71,6 +68,32 @@ class Share:
     optimizers: dict[int, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     prepare: Callable[[Any, Sequence[Any]], None] | None = None
+    graph: Any = field(default_factory=at_call.graph_here)
+
+    @property
+    def weight(self) -> tf.Tensor:
+        """The fraction of the global batch's examples that this replica has, float32 [].
+
+        Over all replicas the weights add up to 1.
+        """
+        if isinstance(self.given_weight, tf.Variable):
+            return self.given_weight
+        return of_step(lambda share: share.given_weight, 1.0, "weight")
+
+    @property
+    def is_whole(self) -> tf.Tensor | bool:
+        """Whether this is the whole batch, which all replicas compute alike, bool [].
+
+        Then one of them has the weight 1, and the others 0.
+        """
+        if self.given_is_whole is False:
+            return False
+        return of_step(lambda share: share.given_is_whole, False, "is_whole", tf.bool)  # noqa: FBT003
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether this step itself multiplies a loss by the weight."""
+        return bool(self.weighted)
 
     @property
     def is_of_loop(self) -> bool:
@@ -95,7 +118,7 @@ class Share:
     @property
     def of_batch(self) -> tf.Tensor:
         """The fraction of the batch's examples over which a sum of the share runs, float32 []."""
-        if not self.is_own_step or self.is_whole is False:
+        if not self.is_own_step or self.given_is_whole is False:
             return self.weight
         return tf.where(self.is_whole, tf.ones_like(self.weight), self.weight)
 
@@ -116,6 +139,29 @@ def current() -> Share | None:
     """Return the share that is being computed; None outside of a step of several replicas."""
     loops = _of_thread.loops
     return _of_thread.share or (loops[-1] if loops else None)
+
+
+def of_step(
+    find: Callable[[Share], Any], alone: float, key: Hashable, dtype: tf.DType = tf.float32
+) -> Any:
+    """Return a scalar of the present step; in a function of the script's own, anew at each call.
+
+    Args:
+        find: returns it for a share; it may also note that the function is called.
+        alone: the value outside of steps.
+        key: a name of the value, unique among those of a function.
+        dtype: its type.
+    """
+
+    def now() -> Any:
+        share = current()
+        return tf.cast(alone, dtype) if share is None else find(share)
+
+    def graph_of_step() -> Any:
+        share = current()
+        return share.graph if share else None
+
+    return at_call.value(now, key, dtype, graph_of_step)
 
 
 def applies() -> bool:

@@ -120,6 +120,30 @@ def test_a_machine_without_a_worker_may_be_away(world):
     assert done.returncode == 0, done
 
 
+@pytest.mark.parametrize("word", ["ps", "rm"])
+def test_a_start_that_fails_is_not_forgotten_where_its_worker_may_run(empty, word):
+    first, second = empty.machines["m1"], empty.machines["m2"]
+    empty.let_workers_run()
+    first.fail(word)
+    second.fail("detached")
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 1, done
+    assert "on it, `docker rm --force p-worker-0` removes its worker" in done.stderr
+    assert first.containers == {"p-worker-0": "running"}
+    assert empty.kept()
+    first.mend(word)
+    assert empty.run("down").returncode == 0
+    assert first.containers == {}
+
+
+def test_a_start_that_fails_leaves_neither_worker_nor_record(empty):
+    empty.let_workers_run()
+    empty.machines["m2"].fail("detached")
+    assert empty.run("up", HOSTS="ana@m1 ana@m2").returncode == 1
+    assert empty.machines["m1"].containers == {}
+    assert not empty.kept()
+
+
 def test_a_machine_that_is_named_differently_is_known_by_its_workers_label(empty):
     assert empty.run("up", HOSTS="m1 m2").returncode == 0
     done = empty.run("up", HOSTS="ana@m1 ana@m2")
