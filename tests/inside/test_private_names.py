@@ -139,7 +139,7 @@ def examples_of_tensorflow(t):
         drawn = tf.raw_ops.RandomStandardNormal(shape=[1], dtype=tf.float32)
         first, second = drawn.op, tf.constant(1).op
     read = tf.function(tf.Variable(1.0).read_value).get_concrete_function()
-    holder = tf.Module()
+    used, holder = tf.Variable(1.0), tf.Module()
     holder.held = {"a": 1}
     tf.random.set_seed(1)
     return {
@@ -158,6 +158,10 @@ def examples_of_tensorflow(t):
             t.copies_of(mirrored) == mirrored.values and len(t.copies_of(plain[0]))
         ),
         "is_copy": lambda: t.is_copy(mirrored.values[0]) and not t.is_copy(tf.Variable(1)),
+        "with_copies": lambda: (
+            t.with_copies(mirrored.values[1]) is mirrored and t.with_copies(used) is used
+        ),
+        "used_in": lambda: t.used_in(tf.function(used.read_value).get_concrete_function().graph),
         "copy_here": lambda: t.copy_here(mirrored) is mirrored.values[0],
         "spec_of_first": lambda: t.spec_of_first(halves.element_spec).dtype == tf.int64,
         "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],

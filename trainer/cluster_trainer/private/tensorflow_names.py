@@ -171,6 +171,13 @@ def is_copy(variable: Any) -> bool:
     return hasattr(variable, noted) or hasattr(variable.handle, noted)
 
 
+def with_copies(copy: Any) -> Any:
+    """Return the DistributedVariable of a replica's copy; of any other variable, itself."""
+    noted = "_distributed_container"
+    container = getattr(copy, noted, None) or getattr(copy.handle, noted, None)
+    return (container and container()) or copy
+
+
 def for_each_replica(values: Sequence[Any]) -> Any:
     """Return the values of a process's replicas in the form that a strategy's `run` takes."""
     return _regroup(tuple(values)) if len(values) > 1 else values[0]
@@ -194,6 +201,11 @@ table_as_tensors = methodcaller("_serialize_to_tensors")
 def run_after(operation: tf.Operation, other: tf.Operation) -> None:
     """Make an operation of a graph wait for another."""
     operation._add_control_input(other)
+
+
+def used_in(graph: Any) -> list[Any]:
+    """Return the variables that a graph's operations read or assign, in any order."""
+    return [*getattr(graph, "_watched_variables", ())]
 
 
 def handle_data(resource: Any) -> Any:
