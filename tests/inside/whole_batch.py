@@ -320,6 +320,25 @@ def attribute_of_a_model_of_kerass():
     return values(model) | {"usual": np.asarray(tf.convert_to_tensor(model.usual)).tolist()}
 
 
+class ObservesFeatures(keras.Sequential):
+    """Reports a number for each feature to a mean, in which each batch counts once."""
+
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.features = keras.metrics.Mean(name="features")
+
+    def train_step(self, data):
+        logs = super().train_step(data)
+        self.features.update_state(tf.reduce_mean(data[0] ** 2, axis=0))
+        return {**logs, "features": self.features.result()}
+
+
+def mean_of_features():
+    model = ObservesFeatures(layers())
+    model.compile("sgd", "mse")
+    return {"features": model.fit(X, Y, **EPOCHS).history["features"]}
+
+
 class Accumulates(WithSums):
     """Applies what it has accumulated, and begins anew, every third step within a condition."""
 
@@ -460,6 +479,7 @@ PROGRAMS = {
     "state_of_a_loss": state_of_a_loss,
     "keras_state_of_a_loss": lambda: state_of_a_loss(keras.Variable),
     "attribute_of_a_model_of_kerass": attribute_of_a_model_of_kerass,
+    "mean_of_features": mean_of_features,
     "reset_in_a_condition": lambda: accumulated(Accumulates),
     "reset_of_a_scaled_loss": lambda: accumulated(AccumulatesScaled),
     "rate_of_a_step": rate_of_a_step,
