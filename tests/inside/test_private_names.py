@@ -166,7 +166,7 @@ def examples_of_tensorflow(t):
             tf.compat.v1.get_default_graph(), lambda: tf.ones([]), "one", tf.TensorSpec([])
         )
     )
-    holder = tf.Module()
+    used, holder = tf.Variable(1.0), tf.Module()
     holder.held = {"a": 1}
     tf.random.set_seed(1)
     return {
@@ -185,6 +185,10 @@ def examples_of_tensorflow(t):
             t.copies_of(mirrored) == mirrored.values and len(t.copies_of(plain[0]))
         ),
         "is_copy": lambda: t.is_copy(mirrored.values[0]) and not t.is_copy(tf.Variable(1)),
+        "with_copies": lambda: (
+            t.with_copies(mirrored.values[1]) is mirrored and t.with_copies(used) is used
+        ),
+        "used_in": lambda: t.used_in(tf.function(used.read_value).get_concrete_function().graph),
         "copy_here": lambda: t.copy_here(mirrored) is mirrored.values[0],
         "spec_of_first": lambda: t.spec_of_first(halves.element_spec).dtype == tf.int64,
         "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],

@@ -15,7 +15,7 @@ from conftest import strategy_of
 ON_DEVICES = [
     *["float8", "a_layer_that_overwrites", "apply_within_a_scaled_loss"],
     *["counts", "momentum_encoder"],
-    "state_of_a_step",
+    *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
 ]
 # On devices the first one's share decides, and the first batch's comparison says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]

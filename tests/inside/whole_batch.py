@@ -290,6 +290,55 @@ def state_of_a_step():
     return values(model) | {"usual": model.usual.numpy().tolist()}
 
 
+class ByUsual(keras.losses.Loss):
+    """Divides by what errors have usually been, which belongs to no model."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.usual = kind(1.0, trainable=False)
+
+    def call(self, y_true, y_pred):
+        error = tf.reduce_mean((y_pred - y_true) ** 2, axis=-1)
+        before = tf.identity(self.usual)
+        self.usual.assign(0.5 * before + 0.5 * tf.reduce_mean(error))
+        return error / (before + 0.5)
+
+
+def state_of_a_loss(kind=tf.Variable):
+    loss, model = ByUsual(kind), keras.Sequential(layers())
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.fit(X, Y, **EPOCHS)
+    return values(model) | {"usual": np.asarray(tf.convert_to_tensor(loss.usual)).tolist()}
+
+
+def attribute_of_a_model_of_kerass():
+    model = keras.Sequential(layers())
+    model.loss_of_each = ByUsual(keras.Variable)
+    model.usual = model.loss_of_each.usual
+    model.compile(keras.optimizers.SGD(0.1), model.loss_of_each)
+    model.fit(X, Y, **EPOCHS)
+    return values(model) | {"usual": np.asarray(tf.convert_to_tensor(model.usual)).tolist()}
+
+
+class ObservesFeatures(keras.Sequential):
+    """Reports a number for each feature to a mean, in which each batch counts once."""
+
+    def __init__(self, layers):
+        super().__init__(layers)
+        self.features = keras.metrics.Mean(name="features")
+
+    def train_step(self, data):
+        logs = super().train_step(data)
+        self.features.update_state(tf.reduce_mean(data[0] ** 2, axis=0))
+        return {**logs, "features": self.features.result()}
+
+
+def mean_of_features():
+    model = ObservesFeatures(layers())
+    model.compile("sgd", "mse")
+    return {"features": model.fit(X, Y, **EPOCHS).history["features"]}
+
+
 class Accumulates(WithSums):
     """Applies what it has accumulated, and begins anew, every third step within a condition."""
 
@@ -465,6 +514,10 @@ PROGRAMS = {
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,
     "state_of_a_step": state_of_a_step,
+    "state_of_a_loss": state_of_a_loss,
+    "keras_state_of_a_loss": lambda: state_of_a_loss(keras.Variable),
+    "attribute_of_a_model_of_kerass": attribute_of_a_model_of_kerass,
+    "mean_of_features": mean_of_features,
     "reset_in_a_condition": lambda: accumulated(Accumulates),
     "reset_of_a_scaled_loss": lambda: accumulated(AccumulatesScaled),
     "rate_of_a_step": rate_of_a_step,

@@ -172,6 +172,13 @@ def is_copy(variable: Any) -> bool:
     return hasattr(variable, noted) or hasattr(variable.handle, noted)
 
 
+def with_copies(copy: Any) -> Any:
+    """Return the DistributedVariable of a replica's copy; of any other variable, itself."""
+    noted = "_distributed_container"
+    container = getattr(copy, noted, None) or getattr(copy.handle, noted, None)
+    return (container and container()) or copy
+
+
 def for_each_replica(values: Sequence[Any]) -> Any:
     """Return the values of a process's replicas in the form that a strategy's `run` takes."""
     return _regroup(tuple(values)) if len(values) > 1 else values[0]
@@ -223,6 +230,11 @@ def asked_at_call(graph: Any, find: Any, key: Any, spec: tf.TensorSpec) -> tf.Te
         asked.output_spec = found.output_spec  # type: ignore[attr-defined]
         captures.by_ref_external[key] = asked
     return captures.by_ref_internal[key]
+
+
+def used_in(graph: Any) -> list[Any]:
+    """Return the variables that a graph's operations read or assign, in any order."""
+    return [*getattr(graph, "_watched_variables", ())]
 
 
 def handle_data(resource: Any) -> Any:

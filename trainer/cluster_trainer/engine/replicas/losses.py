@@ -10,8 +10,8 @@ A share's loss depends on its kind:
 - A mean over the elements that a mask or weights keep is divided by their number in the whole
   batch.
 
-A number that your own `train_step` reports to a `keras.metrics.Mean` is weighted by the share,
-because on one device each batch counts once.
+Numbers of a whole share that your own `train_step` reports to a `keras.metrics.Mean` are weighted
+by the share, because on one device each batch counts once.
 """
 
 from typing import Any
@@ -83,11 +83,23 @@ def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> 
 
 
 def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
-    """Update a mean; a number within a step is weighted by the share."""
+    """Update a mean; within a step, values of the share as a whole are weighted by the share."""
     part = step_context.current()
-    if part is not None and sample_weight is None and not len(ops.shape(values)):
-        sample_weight = part.weight
+    if part is not None and sample_weight is None:
+        values = ops.convert_to_tensor(values)
+        if _is_of_share(values, part):
+            sample_weight = tf.fill(tf.shape(values), part.weight)
     _update_mean(self, values, sample_weight)
+
+
+def _is_of_share(values: Any, part: step_context.Share) -> bool:
+    """Tell whether values are a number, or a row of numbers, for all examples of a share together.
+
+    If all shares have the same known size, a row of numbers needs no weight: it is unknown there
+    whether it belongs to the examples. The same applies if a step runs eagerly.
+    """
+    shape = tf.TensorShape(values.shape)
+    return shape.rank == 0 or (None in part.rows and shape.is_fully_defined())
 
 
 def is_of_each(value: Any) -> bool:

@@ -10,7 +10,8 @@ without examples. Other state is handled as follows:
 - Other integers are each replica's own, and a warning says so.
 - Floating-point values that a step of the script's own assigns are averaged over all replicas, like
   gradients: gradients that it accumulates, the moving average of a loss, weights that it trains
-  without an optimizer, a learning rate.
+  without an optimizer, a learning rate. Variables that the model does not track, such as a loss
+  object's, are treated alike.
 - The statistics of Keras's own layers wait until an epoch ends; see statistics.py.
 
 In a step that a worker takes by itself, nothing is summed: rounds.py averages it all at the round's
@@ -28,6 +29,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import queues, statistics, step_context
+from cluster_trainer.engine.replicas.untracked import untracked
 from cluster_trainer.engine.replicas.writes import Writes
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -157,6 +159,7 @@ def _of_any_size(part: Any) -> Any:
 def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
     """Return the floating-point variables that only a step of the script's own may assign."""
     others = [*statistics.of_users(model), *statistics.weights(model), *statistics.rates(model)]
+    others += untracked(model, part)
     found = {id(one): one for one in others if id(_copy(one)) not in part.trained}
     return [
         one for one in found.values() if _is_floating(one) and not step_context.is_aggregated(one)

@@ -19,6 +19,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
 from cluster_trainer.engine.replicas import own_state, statistics, step_context
 from cluster_trainer.engine.replicas.changes import WIRE, Changes
+from cluster_trainer.engine.replicas.untracked import untracked
 from cluster_trainer.engine.replicas.writes import Writes
 from cluster_trainer.engine.waits import SUMS, Waits
 from cluster_trainer.private import keras_names
@@ -177,6 +178,7 @@ class Rounds:
         optimizers = part.optimizers.values()
         own = [*self._model.variables, *statistics.of_replica(self._model)]
         own += [variable for optimizer in optimizers for variable in optimizer.variables]
+        own += untracked(self._model, part)
         metrics = {id(one) for one in statistics.of_metrics(self._model)}
         return {id(one): one for one in own if id(one) not in metrics}
 

@@ -77,18 +77,20 @@ def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
 
     Args:
         model: the model with the layers.
-        is_of_users: whether to omit layers of Keras's own classes.
+        is_of_users: whether to omit layers of Keras's own classes. Their models have no state but
+            what a script has made an attribute of one.
     """
     found: list[Any] = []
     for layer in keras_names.layers_within(model):
-        if is_of_users and type(layer).__module__.startswith("keras."):
+        is_keras_own = type(layer).__module__.startswith("keras.")
+        if is_of_users and is_keras_own and not isinstance(layer, keras.Model):
             continue
         found += keras_names.own_non_trainable(layer)  # without weights, even if they are frozen
-        found += _plain_variables(layer)
+        found += plain_variables(layer)
     return [one for one in {id(one): one for one in found}.values() if step_context.is_of_all(one)]
 
 
-def _plain_variables(layer: Any) -> Iterator[tf.Variable]:
+def plain_variables(layer: Any) -> Iterator[tf.Variable]:
     """Yield a layer's attributes that are TensorFlow's own variables, unknown to Keras."""
     for value in vars(layer).values():
         values = [*value.values()] if isinstance(value, dict) else value

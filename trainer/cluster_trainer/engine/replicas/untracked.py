@@ -1,0 +1,54 @@
+"""Finds variables that a step uses although they belong to no part of the model.
+
+Examples are the moving average within a loss object, the running mean of a helper that normalises
+rewards, and the statistics of a network that the script has not made an attribute of its model.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.private import keras_names, tensorflow_names
+
+
+def untracked(model: keras.Model, part: step_context.Share) -> list[Any]:
+    """Return such variables, in the order in which a step that was just traced has used them.
+
+    Variables of optimizers and metrics are not among them, even if the model does not track these.
+    A step that runs eagerly does not show what it uses: the list is empty.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    used = {id(one.handle): one for one in tensorflow_names.used_in(graph)}
+    known = {id(one.handle) for one in _copies_of_known(model, part)}
+    places = (id(outer) for outer, _ in getattr(graph, "captures", ()))
+    found = [used[place] for place in places if place in used and place not in known]
+    kept = map(tensorflow_names.with_copies, found)
+    return [
+        one
+        for one in kept
+        if one.aggregation is not tf.VariableAggregation.SUM and step_context.is_of_all(one)
+    ]
+
+
+def _copies_of_known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
+    for one in _known(model, part):
+        variable = one if isinstance(one, tf.Variable) else one.value
+        yield from tensorflow_names.copies_of(variable)
+
+
+def _known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
+    """Yield the variables of a model, and of the optimizers that were given gradients."""
+    yield from model.variables
+    for layer in keras_names.layers_within(model):
+        yield from keras_names.own_trainable(layer)
+        yield from keras_names.own_non_trainable(layer)
+        yield from (one.state for one in keras_names.seed_generators(layer))
+        yield from statistics.plain_variables(layer)
+    for metric in model.metrics:
+        yield from metric.variables
+    for optimizer in [*keras_names.optimizers_of(model), *part.optimizers.values()]:
+        yield from optimizer.variables
+        yield from keras_names.trained_by(getattr(optimizer, "inner_optimizer", optimizer))
