@@ -60,6 +60,32 @@ class InFunction(layers.Layer):
         return self.added(inputs)
 
 
+class Asserting(layers.Layer):
+    def call(self, inputs):
+        tf.debugging.assert_equal(tf.shape(inputs)[0], BATCH)  # FAILS
+        return inputs
+
+
+class AssertingInPython(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(1)
+        self.dense.build((None, 4))
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, data):
+        assert data[0].shape[0] == BATCH  # FAILS
+        return super().train_step(data)
+
+
+class AssertingShapes(layers.Layer):
+    def call(self, inputs):
+        tf.debugging.assert_shapes([(inputs, (BATCH, 4))])  # FAILS
+        return inputs
+
+
 def loss_of_a_batch(targets, outputs):
     weights = tf.range(BATCH, dtype=tf.float32)  # MADE
     return ops.mean(weights * (tf.reshape(targets, [-1]) - outputs[:, 0]) ** 2)  # FAILS
@@ -113,8 +139,9 @@ def place(kind, mark):
             [(loss_of_a_batch, "MADE"), (loss_of_a_batch, "FAILS")],
         ),
         (baked_in, {}, []),
+        (lambda: keras.Sequential([Asserting(), layers.Dense(1)]), {}, [(Asserting, "FAILS")]),
     ],
-    ids=["train_step", "call", "build", "tf.function", "loss", "Input"],
+    ids=["train_step", "call", "build", "tf.function", "loss", "Input", "assert"],
 )
 def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, rows, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -126,6 +153,25 @@ def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, ro
     assert "keras.ops.shape(x)[0]" in said
     for kind, mark in marks:
         assert place(kind, mark) in said
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "rows"),
+    [
+        (AssertingInPython, AssertingInPython, KNOWN),
+        (
+            lambda: keras.Sequential([AssertingShapes(), layers.Dense(1)]),
+            AssertingShapes,
+            UNKNOWN,
+        ),
+    ],
+    ids=["in Python", "of shapes"],
+)
+def test_so_does_an_assertion_of_another_kind(make, kind, rows, capsys):
+    with pytest.raises(SystemExit) as ended:
+        trained(make, rows)
+    assert ended.value.code == ExitCode.BAD_CONFIGURATION
+    assert place(kind, "FAILS") in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 Each of several replicas gets a share of a batch, and the script's own batch size does not fit it.
 For example, `tf.random.normal((BATCH, 4))` has 16 rows where the share has 8. Such a step fails on
-a share, but not on the whole batch. The step is traced on both to find out, and never run.
+a share, but not on the whole batch. The step is traced on both to find out, and never run. Of its
+assertions in the graph, only those on nothing but shapes are evaluated.
 """
 
 import re
@@ -13,19 +14,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compat.v1.graph_util import extract_sub_graph
 
 from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.engine.building.unbuilt import Unbuilt
 from cluster_trainer.engine.data.batch_shares import count_in, cut
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.private import keras_names
+from cluster_trainer.engine.replicas.writes import BRANCHES
+from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.user_frames import last_of_a_user, place_of_call
 
-OF_SHAPES = (ValueError, TypeError, tf.errors.InvalidArgumentError)
+OF_SHAPES = (ValueError, TypeError, AssertionError, tf.errors.InvalidArgumentError)
 TELLS_OF_SHAPES = re.compile(
-    r"shape|dimension|broadcast|elements|incompatible|batch size", re.IGNORECASE
+    r"shape|dimension|broadcast|elements|incompatible|batch size|did not hold|assertion failed",
+    re.IGNORECASE,
 )
+RUNS = "Graph execution error"
+"""A part of the errors of steps that ran."""
+GUARD = "AssertGuard"
+"""A part of the names of branches that raise an assertion's error, if it has shown more than
+whole numbers and texts."""
 OURS = "/cluster_trainer/"
 IN_USER_CODE = re.compile(r'File "([^"]+)", line (\d+)')
 VARIABLES = ("ReadVariableOp", "VarHandleOp", "Placeholder")
@@ -35,7 +44,7 @@ STEPS = {
     **dict.fromkeys(("evaluate", "test_on_batch"), "test_step"),
     **dict.fromkeys(("predict", "predict_on_batch"), "predict_step"),
 }
-HEADING = re.compile(r"Exception encountered|in user code|File |Graph execution error")
+HEADING = re.compile(rf"Exception encountered|in user code|File |{RUNS}|Detected at node|<stack")
 SHOWN_CHARACTERS = 200
 
 
@@ -73,19 +82,23 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
         yield
     except OF_SHAPES as error:
         ring = ring_of(model.distribute_strategy)
-        if (ring and ring.error) or not TELLS_OF_SHAPES.search(str(error)):
+        may_be_of_shapes = isinstance(error, AssertionError) or TELLS_OF_SHAPES.search(str(error))
+        if (ring and ring.error) or not may_be_of_shapes:
             raise
-        if problem := _problem(model, STEPS[name], unbuilt, batch):
+        if problem := _problem(model, STEPS[name], unbuilt, batch, error):
             raise ConfigurationError([problem]) from error
         unbuilt.restore()  # tracing may have built something
         raise
 
 
-def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) -> Problem | None:
+def _problem(
+    model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any], error: Exception
+) -> Problem | None:
     """Return the problem with a fixed batch size; None if the cause is another, or unclear."""
     replicas = Replicas.of(model.distribute_strategy)
     try:
-        unbuilt.restore()
+        if RUNS not in str(error):  # a step that ran was traced, and all of it is built
+            unbuilt.restore()
         whole = batch()
         share = cut(whole, replicas)[0][0]
         rows, of_share = count_in(whole), count_in(share)
@@ -93,17 +106,40 @@ def _problem(model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any]) 
         if rows == of_share or _traced(model, step, whole).error:
             return None
         traced = _traced(model, step, share)
+        failed = None if traced.error else _failed_assertion(traced.graph)
     except Exception:  # noqa: BLE001  the error that is to be explained stays as it is
         return None
-    if traced.error is None:
+    if traced.error:
+        place, error = _place(traced.error), traced.error
+    elif failed:
+        place = last_of_a_user(_frames(failed))
+    else:
         return None
     return Problem(
         f"the batch size in {step}",
-        _place(traced.error) or place_of_call(),
+        place or place_of_call(),
         f"the rows that a step is given: with {replicas.total} replicas a share, such as "
         f"{of_share} rows of a batch of {rows}",
-        _advice(model, traced, rows),
+        _advice(model, traced.graph, error, rows),
     )
+
+
+def _failed_assertion(graph: Any) -> tf.Operation | None:
+    """Return an assertion that fails, of those that depend on nothing but shapes; None if none."""
+    for operation in graph.get_operations():
+        is_guarded = GUARD in operation.name and operation.type in BRANCHES
+        if not (is_guarded or operation.type == "Assert"):
+            continue
+        condition = operation.inputs[0]
+        definition = extract_sub_graph(graph.as_graph_def(), [condition.op.name])
+        makers = [graph.get_operation_by_name(one.name) for one in definition.node]
+        if any(one.type in VARIABLES or tensorflow_names.is_stateful(one) for one in makers):
+            continue
+        with tf.Graph().as_default() as alone, tf.compat.v1.Session(graph=alone) as session:
+            (value,) = tf.import_graph_def(definition, return_elements=[condition.name], name="")
+            if not session.run(value).all():
+                return operation
+    return None
 
 
 def _traced(model: Any, step: str, batch: Any) -> Traced:
@@ -128,17 +164,16 @@ def _traced(model: Any, step: str, batch: Any) -> Traced:
     return Traced(None, graphs[-1])
 
 
-def _advice(model: Any, traced: Traced, rows: int) -> str:
-    """Return advice for a step that cannot be traced on a share."""
-    assert traced.error  # noqa: S101  it was asked for
-    says = f"The error is: {_first_line(traced.error)}"
+def _advice(model: Any, graph: Any, error: Exception, rows: int) -> str:
+    """Return advice for a step that fails on a share."""
+    says = f"The error is: {_first_line(error)}"
     if any(getattr(one, "stateful", False) is True for one in keras_names.layers_within(model)):
         does = (
             "A stateful RNN keeps a state for each row of the whole batch, which cannot be "
             "divided among replicas: use `stateful=False`, or train on one worker."
         )
         return f"{does} {says}"
-    made = _made_at(traced.graph, rows)
+    made = _made_at(graph, rows)
     where = f" {rows} rows are made at {made}." if made else ""
     does = (
         "Write `tf.shape(x)[0]` or `keras.ops.shape(x)[0]` for the batch size, where `x` is the "
@@ -162,12 +197,17 @@ def _made_at(graph: Any, rows: int) -> str:
         inputs_have = any(_has_rows(one, rows) for one in operation.inputs)
         if operation.type in VARIABLES or inputs_have:
             continue
-        if any(_has_rows(one, rows) for one in operation.outputs):
-            frames = [(one.filename, one.lineno) for one in operation.traceback]
-            ours = [place for place, (file, _) in enumerate(frames) if OURS in file]
-            if place := last_of_a_user(frames[ours[-1] :] if ours else frames):
-                return place
+        has_rows = any(_has_rows(one, rows) for one in operation.outputs)
+        if has_rows and (place := last_of_a_user(_frames(operation))):
+            return place
     return ""
+
+
+def _frames(operation: Any) -> list[tuple[str, int]]:
+    """Return the frames below our own in which an operation was made."""
+    frames = [(one.filename, one.lineno) for one in operation.traceback]
+    ours = [place for place, (file, _) in enumerate(frames) if OURS in file]
+    return frames[ours[-1] :] if ours else frames
 
 
 def _has_rows(tensor: Any, rows: int) -> bool:
