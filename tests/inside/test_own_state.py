@@ -36,6 +36,20 @@ class Pointer(keras.layers.Layer):
         return inputs
 
 
+class Flag(keras.layers.Layer):
+    """Has seen a large number, or has not."""
+
+    def build(self, shape):
+        del shape
+        self.seen = self.add_weight(
+            name="flag", shape=(), dtype="bool", initializer="zeros", trainable=False
+        )
+
+    def call(self, inputs):
+        self.seen.assign(self.seen | tf.reduce_any(inputs > 0.999))
+        return inputs
+
+
 class Idle(Pointer):
     """Has a whole number that no step changes."""
 
@@ -108,6 +122,7 @@ def made(extra=(), kind=keras.Sequential, **options):
     ("extra", "kind", "options", "expected"),
     [
         ([Pointer], keras.Sequential, {}, "place holds integers"),
+        ([Flag], keras.Sequential, {}, "flag holds integers or booleans"),
         pytest.param(
             *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds integers"),
             marks=pytest.mark.long,

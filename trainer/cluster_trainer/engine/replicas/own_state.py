@@ -89,7 +89,8 @@ def seen_to(
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
         # An integer that is not a count also stays: a step counter must not fall behind.
-        if id(variable) in before and not _is_in(variable, [*whole, *means]):
+        stays = _is_in(variable, means) or (_is_in(variable, whole) and not _is_boolean(variable))
+        if id(variable) in before and not stays:
             sees_all = part.is_whole if not _is_in(variable, metrics) else False
             _unchanged_by_nothing(
                 variable, before[id(variable)], is_kept=part.has_examples | sees_all
@@ -195,6 +196,10 @@ def _changed_with(
     return [one for one in dependent if not _is_in(one, rates)]
 
 
+def _is_boolean(variable: Any) -> bool:
+    return bool(tf.as_dtype(variable.dtype).is_bool)
+
+
 def _is_floating(variable: Any) -> bool:
     return bool(tf.as_dtype(variable.dtype).is_floating)
 
@@ -263,8 +268,9 @@ def _warn_of_scaled(name: str) -> None:
 @cache
 def _warn_of_whole_numbers(name: str) -> None:
     log.warning(
-        "%s holds integers that depend on a replica's share of the batch, and that apparently are "
-        "not added up: each replica keeps its own, and the first one's are saved. Integers that a "
-        "step adds (`assign_add`) are summed over all replicas, unless the step runs eagerly.",
+        "%s holds integers or booleans that depend on a replica's share of the batch, and that "
+        "apparently are not added up: each replica keeps its own, and the first one's are saved. "
+        "Integers that a step adds (`assign_add`) are summed over all replicas, unless the step "
+        "runs eagerly.",
         name,
     )

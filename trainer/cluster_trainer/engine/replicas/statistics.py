@@ -43,12 +43,12 @@ def of_users(model: keras.Model) -> list[Any]:
 
 
 def whole_numbers(model: keras.Model) -> list[Any]:
-    """Return the integers that a training step may change; see `of_replica`.
+    """Return the integers and booleans that a training step may change; see `of_replica`.
 
     Keras's own layers change none.
     """
     state = _own_state(model, is_of_users=True)
-    return [one for one in state if _type_of(one).is_integer]
+    return [one for one in state if _type_of(one).is_integer or _type_of(one).is_bool]
 
 
 def weights(model: keras.Model) -> list[Any]:
