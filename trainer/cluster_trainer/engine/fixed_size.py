@@ -103,7 +103,7 @@ def _problem(
         share = cut(whole, replicas)[0][0]
         rows, of_share = count_in(whole), count_in(share)
         # The whole batch comes first, so that unbuilt layers are built for it.
-        if rows == of_share or _traced(model, step, whole).error:
+        if rows == of_share or _fails(_traced(model, step, whole)):
             return None
         traced = _traced(model, step, share)
         failed = None if traced.error else _failed_assertion(traced.graph)
@@ -122,6 +122,10 @@ def _problem(
         f"{of_share} rows of a batch of {rows}",
         _advice(model, traced.graph, error, rows),
     )
+
+
+def _fails(traced: Traced) -> bool:
+    return bool(traced.error or _failed_assertion(traced.graph))
 
 
 def _failed_assertion(graph: Any) -> tf.Operation | None:
