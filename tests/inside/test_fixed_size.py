@@ -209,5 +209,20 @@ def test_an_assertion_that_fails_on_the_whole_batch_stays_as_it_is():
         trained(lambda: keras.Sequential([Asserting(3 * BATCH), layers.Dense(1)]), UNKNOWN)
 
 
+class Raises(keras.callbacks.Callback):
+    def on_epoch_end(self, *_):
+        raise AssertionError
+
+
+def test_a_model_keeps_its_training_when_a_callback_fails():
+    with strategy_of(2).scope():
+        model = keras.Sequential([layers.Dense(1)])
+        model.compile("sgd", "mse")
+    with pytest.raises(AssertionError):
+        model.fit(INPUTS, TARGETS, verbose=0, callbacks=[Raises()])
+    assert model.built
+    assert model.optimizer.iterations == len(INPUTS) // 32 + 1
+
+
 def test_one_device_trains_with_it():
     trained(Noisy, KNOWN, replicas=1)
