@@ -61,8 +61,12 @@ class InFunction(layers.Layer):
 
 
 class Asserting(layers.Layer):
+    def __init__(self, rows=BATCH):
+        super().__init__()
+        self.rows = rows
+
     def call(self, inputs):
-        tf.debugging.assert_equal(tf.shape(inputs)[0], BATCH)  # FAILS
+        tf.debugging.assert_equal(tf.shape(inputs)[0], self.rows)  # FAILS
         return inputs
 
 
@@ -198,6 +202,26 @@ def test_an_error_of_another_kind_stays_as_it_is():
     """One that one device has as well."""
     with pytest.raises(ValueError, match="axis -1"):
         trained(lambda: keras.Sequential([keras.Input((5,)), layers.Dense(1)]), KNOWN)
+
+
+def test_an_assertion_that_fails_on_the_whole_batch_stays_as_it_is():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="did not hold"):
+        trained(lambda: keras.Sequential([Asserting(3 * BATCH), layers.Dense(1)]), UNKNOWN)
+
+
+class Raises(keras.callbacks.Callback):
+    def on_epoch_end(self, *_):
+        raise AssertionError
+
+
+def test_a_model_keeps_its_training_when_a_callback_fails():
+    with strategy_of(2).scope():
+        model = keras.Sequential([layers.Dense(1)])
+        model.compile("sgd", "mse")
+    with pytest.raises(AssertionError):
+        model.fit(INPUTS, TARGETS, verbose=0, callbacks=[Raises()])
+    assert model.built
+    assert model.optimizer.iterations == len(INPUTS) // 32 + 1
 
 
 def test_one_device_trains_with_it():

@@ -224,6 +224,29 @@ except ValueError as error:
     told = str(error)
 ended("outside of the `tf.function` that calls the layer" in told, steps)
 """
+# The function that has summed in the loop is called with a whole batch on every worker.
+AFTER_THE_LOOP = """
+keras.utils.set_random_seed(7)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD(0.05)
+ways = [lambda loss: loss, optimizer.scale_loss]
+
+@tf.function
+def update(gradients):
+    optimizer.apply(gradients, model.trainable_variables)
+
+for scale in ways:
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = scale(tf.reduce_mean((model(x) - y) ** 2))
+        update(tape.gradient(loss, model.trainable_variables))
+
+    for x, y in share(DATA, model):
+        step(x, y)
+    for start in (0, 20):
+        step(X[start : start + 8], Y[start : start + 8])
+ended(digest(model))
+"""
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
@@ -253,6 +276,7 @@ LOOPS = {
     "in branches": IN_BRANCHES,
     "scaled in turns": SCALED_IN_TURNS,
     "scaled too late": SCALED_TOO_LATE,
+    "after the loop": AFTER_THE_LOOP,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }

@@ -77,7 +77,7 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
     if count_of(model.distribute_strategy) == 1:
         yield
         return
-    unbuilt = Unbuilt(model)
+    unbuilt, before = Unbuilt(model), _last_logs(model)
     try:
         yield
     except OF_SHAPES as error:
@@ -85,25 +85,36 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
         may_be_of_shapes = isinstance(error, AssertionError) or TELLS_OF_SHAPES.search(str(error))
         if (ring and ring.error) or not may_be_of_shapes:
             raise
-        if problem := _problem(model, STEPS[name], unbuilt, batch, error):
+        # Steps that ran were traced, and all of the model is built. It may have trained.
+        has_run = RUNS in str(error) or _last_logs(model) is not before
+        restore = _nothing if has_run else unbuilt.restore
+        if problem := _problem(model, STEPS[name], restore, batch, error):
             raise ConfigurationError([problem]) from error
-        unbuilt.restore()  # tracing may have built something
+        restore()  # tracing may have built something
         raise
 
 
+def _last_logs(model: Any) -> Any:
+    """Return the logs of a model's last training step; each call that trains sets others."""
+    return getattr(model.train_function, "logs", None) or None
+
+
+def _nothing() -> None:
+    pass
+
+
 def _problem(
-    model: Any, step: str, unbuilt: Unbuilt, batch: Callable[[], Any], error: Exception
+    model: Any, step: str, restore: Callable[[], None], batch: Callable[[], Any], error: Exception
 ) -> Problem | None:
     """Return the problem with a fixed batch size; None if the cause is another, or unclear."""
     replicas = Replicas.of(model.distribute_strategy)
     try:
-        if RUNS not in str(error):  # a step that ran was traced, and all of it is built
-            unbuilt.restore()
+        restore()
         whole = batch()
         share = cut(whole, replicas)[0][0]
         rows, of_share = count_in(whole), count_in(share)
         # The whole batch comes first, so that unbuilt layers are built for it.
-        if rows == of_share or _traced(model, step, whole).error:
+        if rows == of_share or _fails(_traced(model, step, whole)):
             return None
         traced = _traced(model, step, share)
         failed = None if traced.error else _failed_assertion(traced.graph)
@@ -122,6 +133,10 @@ def _problem(
         f"{of_share} rows of a batch of {rows}",
         _advice(model, traced.graph, error, rows),
     )
+
+
+def _fails(traced: Traced) -> bool:
+    return bool(traced.error or _failed_assertion(traced.graph))
 
 
 def _failed_assertion(graph: Any) -> tf.Operation | None:

@@ -80,7 +80,7 @@ def _summed(*values: tf.Tensor) -> Any:
     weight = None
     if step_context.is_shared():
         # Read here: TensorFlow cannot take the gradient of a branch if that reads a variable.
-        found = step_context.of_step(find, 1.0, ("BatchNorm", next(_numbers)))
+        found = step_context.of_step(find, ("BatchNorm", next(_numbers)))
         weight = tf.cast(tf.identity(found), values[0].dtype)
 
     def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:

@@ -297,7 +297,11 @@ def _factor(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) 
         _must_be_as_went_back(part, is_weighted=is_weighted)
         return tf.ones([]) if is_weighted else part.weight
 
-    factor = step_context.of_step(find, 1.0, ("gradients", id(optimizer), next(_numbers)))
+    def outside() -> Any:  # after a loop over `share`, for example; the sums stay in the function
+        return 1 / count()
+
+    key = "gradients", id(optimizer), next(_numbers)
+    factor = step_context.of_step(find, key, outside=outside)
     is_here = part.graph is at_call.graph_here()
     return None if is_here and optimizer in part.weighted else factor
 
@@ -483,7 +487,7 @@ def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
             share.weighted.add(self)
             return share.of_gradient
 
-        factor = step_context.of_step(find, 1.0, ("loss", id(self)))
+        factor = step_context.of_step(find, ("loss", id(self)))
         part.weighted.add(self)
         # A loss of each example, too: its gradients become those of their sum (losses.py).
         return scale_loss(self, loss * tf.cast(factor, loss.dtype))

@@ -78,7 +78,7 @@ class Share:
         """
         if isinstance(self.given_weight, tf.Variable):
             return self.given_weight
-        return of_step(lambda share: share.given_weight, 1.0, "weight")
+        return of_step(lambda share: share.given_weight, "weight")
 
     @property
     def is_whole(self) -> tf.Tensor | bool:
@@ -88,7 +88,7 @@ class Share:
         """
         if self.given_is_whole is False:
             return False
-        return of_step(lambda share: share.given_is_whole, False, "is_whole", tf.bool)  # noqa: FBT003
+        return of_step(lambda share: share.given_is_whole, "is_whole", tf.bool, lambda: False)
 
     @property
     def is_weighted(self) -> bool:
@@ -142,20 +142,23 @@ def current() -> Share | None:
 
 
 def of_step(
-    find: Callable[[Share], Any], alone: float, key: Hashable, dtype: tf.DType = tf.float32
+    find: Callable[[Share], Any],
+    key: Hashable,
+    dtype: tf.DType = tf.float32,
+    outside: Callable[[], Any] = lambda: 1.0,
 ) -> Any:
     """Return a scalar of the present step; in a function of the script's own, anew at each call.
 
     Args:
         find: returns it for a share; it may also note that the function is called.
-        alone: the value outside of steps.
         key: a name of the value, unique among those of a function.
         dtype: its type.
+        outside: returns it for a call outside of steps.
     """
 
     def now() -> Any:
         share = current()
-        return tf.cast(alone, dtype) if share is None else find(share)
+        return tf.cast(outside(), dtype) if share is None else find(share)
 
     def graph_of_step() -> Any:
         share = current()
