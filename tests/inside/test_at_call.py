@@ -48,3 +48,25 @@ def test_a_function_that_was_traced_without_sums_is_not_called_where_workers_sum
     assert weights.numpy() == [0.5]
     with pytest.raises(ConfigurationError, match="TRAINER_SYNC_EVERY"):
         in_step(update, 0.5)
+
+
+def test_a_function_of_a_step_that_is_only_traced_applies_gradients_later():
+    with STRATEGY.scope():
+        weights = keras.Variable([1.0])
+        optimizer = keras.optimizers.SGD(0.5)
+        optimizer.build([weights])
+
+    @tf.function
+    def update():
+        optimizer.apply([tf.ones([1])], [weights])
+        return 0
+
+    def only_traced():
+        step_context.current().applies = False
+        optimizer.apply([tf.ones([1])], [weights])
+        return update()
+
+    in_step(only_traced, 0.5, is_own_step=True)  # run here to see what is in it
+    assert weights.numpy() == [0.5]
+    in_step(update, 0.5, is_own_step=True)
+    assert weights.numpy() == [0.0]

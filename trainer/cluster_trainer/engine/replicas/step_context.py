@@ -168,9 +168,12 @@ def of_step(
 
 
 def applies() -> bool:
-    """Tell whether optimizers apply gradients; see `Share.applies`."""
+    """Tell whether optimizers apply gradients; see `Share.applies`.
+
+    A function of the script's own is always traced with them: TensorFlow keeps it for real steps.
+    """
     part = current()
-    return part is None or part.applies
+    return part is None or part.applies or part.graph is not at_call.graph_here()
 
 
 @contextmanager
