@@ -53,7 +53,7 @@ class FakeMachine:
     def put(self, name: str, state: str, **labels: str) -> None:
         """Create a container."""
         place = self.folder / "containers" / name
-        place.write_text(json.dumps({"state": state, "labels": labels, "starts": 1}))
+        _write(place, {"state": state, "labels": labels, "starts": 1})
 
     def calls(self, word: str) -> list[list[str]]:
         """Return the docker commands of a kind, in order."""
@@ -109,6 +109,13 @@ def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
     return {name: FakeMachine(folder / name) for name in names}
 
 
+def _write(file: Path, content: dict[str, object]) -> None:
+    """Write a container's file at once: a test may read it at any moment."""
+    new = file.parent.parent / f"new-{file.name}-{os.getpid()}"
+    new.write_text(json.dumps(content))
+    new.replace(file)
+
+
 def _docker(here: Path, words: list[str]) -> int:
     if words[0] == "--host":
         machine = here / words[1].removeprefix("ssh://").rpartition("@")[2]
@@ -160,8 +167,9 @@ def _run(containers: Path, words: list[str]) -> int:
     pairs = [word.partition("=") for at, word in enumerate(words) if words[at - 1] == "--label"]
     state = (containers.parent / "ends").exists()
     content = {"state": "exited" if state else "running", "labels": {a: b for a, _, b in pairs}}
-    with (containers / name).open("x") as file:
-        json.dump(content, file)
+    if (containers / name).exists():
+        return _fail(f"Conflict. The container name {name} is already in use")
+    _write(containers / name, content)
     return 0
 
 
@@ -195,7 +203,7 @@ def _change(containers: Path, name: str, state: str) -> int:
     file = containers / name
     if not file.exists():
         return _fail(f"Error response from daemon: No such container: {name}")
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"state": state}))
+    _write(file, json.loads(file.read_text()) | {"state": state})
     return 0
 
 
