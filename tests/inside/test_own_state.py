@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 from whole_batch import EPOCHS, WithoutOptimizer, X, Y, layers
 
-from cluster_trainer.engine.replicas import own_state, statistics
+from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas.state import own_state
 from conftest import strategy_of
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")

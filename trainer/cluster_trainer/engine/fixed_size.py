@@ -20,7 +20,7 @@ from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.engine.building.unbuilt import Unbuilt
 from cluster_trainer.engine.data.batch_shares import count_in, cut
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.engine.replicas.writes import BRANCHES
+from cluster_trainer.engine.replicas.state.writes import BRANCHES
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.user_frames import last_of_a_user, place_of_call

@@ -34,10 +34,10 @@ from cluster_trainer.engine.replicas import (
     losses,
     of_model,
     optimizers,
-    queues,
     random_layers,
     step_context,
 )
+from cluster_trainer.engine.replicas.state import queues
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import Steps
 from cluster_trainer.private import keras_names, tensorflow_names

@@ -31,7 +31,8 @@ from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.logs import Logs, PackedLogs
-from cluster_trainer.engine.replicas import of_model, own_state, rounds, statistics, step_context
+from cluster_trainer.engine.replicas import of_model, rounds, statistics, step_context
+from cluster_trainer.engine.replicas.state import own_state
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 

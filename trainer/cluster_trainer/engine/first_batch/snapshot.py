@@ -10,8 +10,8 @@ import tensorflow as tf
 from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.functions import nodes_within
-from cluster_trainer.engine.replicas import queues
 from cluster_trainer.engine.replicas.random_layers import global_seed
+from cluster_trainer.engine.replicas.state import queues
 from cluster_trainer.private import keras_names, tensorflow_names
 
 # Operations whose effects cannot be undone.

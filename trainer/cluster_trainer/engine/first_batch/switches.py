@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.engine.first_batch.snapshot import Variable, copies_of, variable_of
-from cluster_trainer.engine.replicas.writes import writes_to
+from cluster_trainer.engine.replicas.state.writes import writes_to
 from cluster_trainer.private import keras_names, tensorflow_names
 
 MOST_NUMBERS = 16

@@ -17,10 +17,11 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
-from cluster_trainer.engine.replicas import own_state, statistics, step_context
+from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.replicas.changes import WIRE, Changes
-from cluster_trainer.engine.replicas.untracked import untracked
-from cluster_trainer.engine.replicas.writes import Writes
+from cluster_trainer.engine.replicas.state import own_state
+from cluster_trainer.engine.replicas.state.untracked import untracked
+from cluster_trainer.engine.replicas.state.writes import Writes
 from cluster_trainer.engine.waits import SUMS, Waits
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem

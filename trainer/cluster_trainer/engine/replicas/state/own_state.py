@@ -28,9 +28,10 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import summed
-from cluster_trainer.engine.replicas import queues, statistics, step_context
-from cluster_trainer.engine.replicas.untracked import untracked
-from cluster_trainer.engine.replicas.writes import Writes
+from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas.state import queues
+from cluster_trainer.engine.replicas.state.untracked import untracked
+from cluster_trainer.engine.replicas.state.writes import Writes
 from cluster_trainer.problems import ConfigurationError, Problem
 
 SUMS_IN_BRANCHES = Problem(

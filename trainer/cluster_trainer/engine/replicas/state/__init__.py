@@ -1,0 +1,1 @@
+"""The variables that a step assigns, and what becomes of their values on several replicas."""
