@@ -19,7 +19,8 @@ ifeq ($(origin PORT),command line) # and other programs a PORT
 export TENSORBOARD_PORT = $(PORT)
 endif
 
-platform = $(if $(filter command,$(firstword $(origin PLATFORM))),$(PLATFORM)) # of the environment, it is another program's
+# PLATFORM counts on make's command line only. In the environment it may be another program's.
+platform = $(if $(filter command,$(firstword $(origin PLATFORM))),$(PLATFORM))
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -33,7 +33,8 @@ def test_a_function_has_the_weight_of_the_step_that_calls_it():
     assert in_step(inner, 0.0)[0] == -1
 
 
-def test_a_function_that_was_traced_without_sums_is_not_called_where_workers_sum():
+def made():
+    """Return weights of 1, their optimizer, and a function that subtracts 0.5."""
     with STRATEGY.scope():
         weights = keras.Variable([1.0])
         optimizer = keras.optimizers.SGD(0.5)
@@ -44,6 +45,11 @@ def test_a_function_that_was_traced_without_sums_is_not_called_where_workers_sum
         optimizer.apply([tf.ones([1])], [weights])
         return 0
 
+    return weights, optimizer, update
+
+
+def test_a_function_that_was_traced_without_sums_is_not_called_where_workers_sum():
+    weights, _, update = made()
     in_step(update, 0.5, is_own_step=True)
     assert weights.numpy() == [0.5]
     with pytest.raises(ConfigurationError, match="TRAINER_SYNC_EVERY"):
@@ -51,15 +57,7 @@ def test_a_function_that_was_traced_without_sums_is_not_called_where_workers_sum
 
 
 def test_a_function_of_a_step_that_is_only_traced_applies_gradients_later():
-    with STRATEGY.scope():
-        weights = keras.Variable([1.0])
-        optimizer = keras.optimizers.SGD(0.5)
-        optimizer.build([weights])
-
-    @tf.function
-    def update():
-        optimizer.apply([tf.ones([1])], [weights])
-        return 0
+    weights, optimizer, update = made()
 
     def only_traced():
         step_context.current().applies = False

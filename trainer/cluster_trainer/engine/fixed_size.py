@@ -33,8 +33,8 @@ TELLS_OF_SHAPES = re.compile(
 RUNS = "Graph execution error"
 """A part of the errors of steps that ran."""
 GUARD = "AssertGuard"
-"""A part of the names of branches that raise an assertion's error, if it has shown more than
-whole numbers and texts."""
+"""A part of the name of the branch into which TensorFlow puts an assertion, unless that shows
+integers and strings only."""
 OURS = "/cluster_trainer/"
 IN_USER_CODE = re.compile(r'File "([^"]+)", line (\d+)')
 VARIABLES = ("ReadVariableOp", "VarHandleOp", "Placeholder")
@@ -141,12 +141,13 @@ def _fails(traced: Traced) -> bool:
 
 def _failed_assertion(graph: Any) -> tf.Operation | None:
     """Return an assertion that fails, of those that depend on nothing but shapes; None if none."""
+    whole = graph.as_graph_def()
     for operation in graph.get_operations():
         is_guarded = GUARD in operation.name and operation.type in BRANCHES
         if not (is_guarded or operation.type == "Assert"):
             continue
         condition = operation.inputs[0]
-        definition = extract_sub_graph(graph.as_graph_def(), [condition.op.name])
+        definition = extract_sub_graph(whole, [condition.op.name])
         makers = [graph.get_operation_by_name(one.name) for one in definition.node]
         if any(one.type in VARIABLES or tensorflow_names.is_stateful(one) for one in makers):
             continue

@@ -436,7 +436,7 @@ def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def _must_be_as_went_back(part: step_context.Share, *, is_weighted: bool) -> None:
-    """Refuse a step whose losses are scaled other than a layer that sums over replicas assumed.
+    """Refuse a step that does not scale its losses as a layer that sums over replicas assumed.
 
     In the backward pass through such a layer, it is unknown to which loss a gradient belongs.
 
