@@ -33,7 +33,7 @@ class Worker:
         self.rank, self.folder, self.command = rank, folder, command
         hosts = [f"127.0.0.1:{4000 + index}" for index in range(size)]
         task = {"type": "worker", "index": rank}
-        self._variables = {
+        self.variables = {
             "TF_CONFIG": json.dumps({"cluster": {"worker": hosts}, "task": task}),
             "TRAINER_COLLECTIVES": "ring",
             "TRAINER_RUN_DIR": str(folder / "run"),
@@ -52,7 +52,7 @@ class Worker:
         }
         self.log = self.folder / f"log-{self.rank}-{self.starts}"
         with theirs:
-            environ = os.environ | self._variables | variables
+            environ = os.environ | self.variables | variables
             self.process = forks.start(self.command, environ, self.log, asks=theirs)
         self.starts, self.was_killed = self.starts + 1, False
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import keras
 
@@ -16,7 +17,7 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order
-from cluster_trainer.fits.identity import archive
+from cluster_trainer.fits.identity import archive, renumbered
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.kept.consistency_check import refuse_differing
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
@@ -122,7 +123,7 @@ class TrainersFit(FitRequest):
         if is_again:
             self.trainer.job = replace(self.trainer.job, is_restart=True)
         refuse_differing(workers, job.task, self._facts)
-        _move_unwanted_aside(job, self.beginning)
+        _move_unwanted_aside(job, workers, self.beginning)
 
     def options(self) -> FitOptions:
         """Return the options of the saved fit; see FitRequest."""
@@ -167,12 +168,15 @@ class TrainersFit(FitRequest):
         return callbacks_of(records, run.model, kept)
 
 
-def _move_unwanted_aside(job: Job, beginning: Leftovers) -> None:
+def _move_unwanted_aside(job: Job, workers: Workers, beginning: Leftovers) -> None:
     """Move the files of an earlier run aside, if this run is to start over.
 
-    A restart after a crash, or after the loss of another worker, does not start over.
+    A restart after a crash, or after the loss of another worker, does not start over. A run whose
+    workers have other numbers now is continued; see `renumbered`. All workers call this.
     """
     archive.finish(job.folder)
+    may_take = not beginning.is_over and job.config.resume != "never"
+    renumbered.take_over(job, workers, _names_in, may_take=may_take)
     if job.config.resume == "never" and not beginning.is_over:
         began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
         place = archive.move_aside(job.folder, OF_A_RUN, job.config.model, began)
@@ -180,3 +184,7 @@ def _move_unwanted_aside(job: Job, beginning: Leftovers) -> None:
             log.info("the files of an earlier run in %s are now in %s", job.folder, place)
             archive.keep_newest(job.folder, job.config.keep_earlier)
         beginning.end()
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [name for name in OF_A_RUN if (folder / name).exists()]

@@ -41,7 +41,8 @@ def move_aside(folder: Path, names: Sequence[str], label: str, began: float) -> 
         return None
     place = _new_folder(folder / FOLDER, label, began)
     write_whole(place / UNFINISHED, json.dumps(found).encode(), durable=True)
-    _move(folder, place, found)
+    move(folder, place, found)
+    (place / UNFINISHED).unlink()
     return place
 
 
@@ -59,10 +60,16 @@ def finish(folder: Path) -> None:
             "moving the remaining files of an earlier start to %s, where the others are",
             unfinished.parent,
         )
-        _move(folder, unfinished.parent, json.loads(unfinished.read_bytes()))
+        move(folder, unfinished.parent, json.loads(unfinished.read_bytes()))
+        unfinished.unlink()
 
 
-def _move(folder: Path, place: Path, names: Sequence[str]) -> None:
+def move(folder: Path, place: Path, names: Sequence[str]) -> None:
+    """Move files from a folder to another one; missing ones are ignored.
+
+    Raises:
+        OSError: a file could not be moved; each file is still in one of the two places.
+    """
     for name in names:
         if not (folder / name).exists():
             continue
@@ -70,7 +77,6 @@ def _move(folder: Path, place: Path, names: Sequence[str]) -> None:
         # one of the copies may be complete.
         target = place / name
         shutil.move(folder / name, target.with_name(f"{name}-again") if target.exists() else target)
-    (place / UNFINISHED).unlink()
 
 
 def _new_folder(parent: Path, label: str, began: float) -> Path:

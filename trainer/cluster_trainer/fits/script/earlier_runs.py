@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster_trainer.fits.identity import archive, end_mark, owner
+from cluster_trainer.fits.identity import archive, end_mark, owner, renumbered
 from cluster_trainer.fits.identity.fits import ANEW
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
@@ -42,6 +44,11 @@ def begin_anew(
     keeps = bool(job.config.checkpoint_steps)
     if keeps:
         archive.finish(job.folder)
+    may_take = keeps and not beginning.is_over and job.config.resume != "never"
+    if taken := renumbered.take_over(job, workers, _names_in, may_take=may_take):
+        before = owner.read(taken)
+        mine = this_process(environ, script_name())
+        owner.write(job.folder, replace(mine, began=before.began) if before else mine)
     is_new = before is None and not any(job.folder.glob("fit-*"))
     has_ended = end_mark.has_ended(job.folder, workers, is_new=is_new)
     if keeps and not beginning.is_over:
@@ -51,6 +58,14 @@ def begin_anew(
             _refuse_other_script(job, before)
         beginning.end()
     end_mark.forget(job.folder, workers, keeps=keeps)
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return the names of this script's fits in a worker's folder, and of the mark of its end."""
+    there = owner.read(folder)
+    if there and there.script != script_name():
+        return []
+    return [one.name for pattern in ("fit-*", end_mark.FILE) for one in folder.glob(pattern)]
 
 
 def _move_aside(
