@@ -30,7 +30,7 @@ class Writes:
     Args:
         batch: the share with which the step was traced.
         variables: the variables of interest.
-        part: the facts that are known about the share.
+        part: facts about the share.
     """
 
     def __init__(self, batch: Any, variables: Sequence[Any], part: step_context.Share) -> None:
@@ -41,7 +41,7 @@ class Writes:
         leaves = [
             leaf for leaf in tf.nest.flatten(batch, expand_composites=True) if leaf is not None
         ]
-        # By the names of tensors: one operation gives all parts of a batch.
+        # Names of tensors, not of operations: one operation yields all parts of a batch.
         self._given = {one.name for one in leaves if part.scalars_differ or one.shape.rank != 0}
         drawn = [one for one in part.apart if getattr(one, "graph", None) is self._graph]
         self._drawn = {one.name for one in drawn}
@@ -88,7 +88,7 @@ class Writes:
     def sums_in_branches(self, made_alike: Sequence[Any] = ()) -> bool:
         """Tell whether a sum over replicas is within a branch that depends on the share.
 
-        Then only some replicas might sum, or they would sum values of different steps.
+        If so, perhaps only some replicas sum, or they sum values of different steps.
 
         Args:
             made_alike: the variables that get the same value on all replicas when the step ends.
@@ -115,7 +115,7 @@ class Writes:
         written: dict[str, list[str]] = {}
         for handle in handles:
             for one in writes_to(handle):
-                if one.type not in CALLS:  # which may assign anything within
+                if one.type not in CALLS:  # a call may assign anything within
                     written.setdefault(one.name, []).append(handle.op.name)
         of_earlier: set[str] = set()
         while True:
