@@ -38,7 +38,11 @@ class Snapshot:
     """A snapshot of variables, and of the attributes of a model and its layers.
 
     It covers all state that a step may change. A value is copied only when its variable is
-    assigned. `traced` is a trace of the step.
+    assigned.
+
+    Args:
+        model: the compiled model.
+        traced: a trace of the step.
     """
 
     def __init__(self, model: keras.Model, traced: Any) -> None:
@@ -61,7 +65,7 @@ class Snapshot:
             vars(layer).update(before)
 
     def own_values(self) -> dict[str, list[np.ndarray]]:
-        """Return the values of the program's own state: those of all local replicas, by name."""
+        """Return the values of the program's own state on all local replicas, by name."""
         return {name: [one.read().numpy() for one in copies] for name, copies in self._own.items()}
 
 
@@ -105,7 +109,7 @@ def _not_own(model: Any) -> list[Any]:
     A step does not assign these itself, but it may assign a learning rate.
     """
     found = [*global_seed()]
-    metrics = [*model.metrics]  # and those that the script's `metrics` omits
+    metrics = [*model.metrics]  # a script's own `metrics` may omit some
     for layer in keras_names.layers_within(model):
         metrics += keras_names.own_metrics(layer)
         metrics += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
