@@ -25,4 +25,4 @@ STATE_OF_CALLBACKS = {
 }
 """The state that decides a callback's actions, which a checkpoint saves; some names are public."""
 SET_BY_KERAS = ("_model", "model", "params", "validation_data", "_current_epoch")
-"""The attributes that Keras sets on any callback, which are not a user's own state."""
+"""The attributes that Keras itself sets on any callback. They are not a user's own state."""
