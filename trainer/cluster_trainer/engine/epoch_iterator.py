@@ -21,7 +21,7 @@ This happens in one call of a `fit`, in this order:
 A fit's validation goes the same way, with `Steps` of `test_step` and the callbacks' test hooks.
 `CheckpointCallback` has no part in it: nothing is asked in 4., and 6. is `Coordinator.meet` only.
 
-What follows the last call of an epoch is in fits/kept/checkpoint_callback.py.
+fits/kept/checkpoint_callback.py describes the end of an epoch, after its last call.
 """
 
 import logging

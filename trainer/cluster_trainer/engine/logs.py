@@ -142,7 +142,7 @@ class PackedLogs:
             )
 
     def _divided(self, flat: Logs, batch: Any) -> tuple[Logs, Logs]:
-        """Divide a step's logs into those without and those with a row for each example."""
+        """Divide a step's logs into logs without and logs with a row for each example."""
         known = rows_known(batch)
         names = [
             name

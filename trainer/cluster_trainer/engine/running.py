@@ -182,7 +182,7 @@ def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> list[str
 
 
 def of_a_user(callbacks: Any) -> list[Callback]:
-    """Return the callbacks, among those given, whose class is the user's own."""
+    """Return the given callbacks whose class is the user's own."""
     return [one for one in flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
 
 

@@ -155,7 +155,7 @@ class Steps:
     def create_variables(self, iterator: EpochIterator) -> bool:
         """Trace the steps on an iterator's batches, so that all variables exist before they run.
 
-        This is done once, whatever batches follow. Steps that run eagerly are not traced: the model
+        This is done once for all batches. Steps that run eagerly are not traced: the model
         is built instead.
 
         Returns:
@@ -309,8 +309,8 @@ class Steps:
     def _is_to_compare(self, call: Execution, reading: Reading) -> bool:
         """Tell whether to compute a call's first batch both ways; all workers call this.
 
-        They exchange this at the beginning of each epoch, because a newcomer does not know what the
-        others have compared, and a callback may have changed the step.
+        They exchange this at the beginning of each epoch, because a newcomer does not know the
+        others' comparisons, and a callback may have changed the step.
         """
         first = self._first_batch
         if not (call.begins_epoch and first and first.due.is_wanted()):
@@ -340,7 +340,7 @@ class Steps:
         self._first_batch.compare(shares, traced, iterators)
 
     def _traced_to_compare(self, shares: Any) -> Any:
-        """Return a trace of steps that run eagerly, to see what they change; None if impossible.
+        """Return a trace of steps that run eagerly, to see their changes; None if impossible.
 
         It is possible if the step is Keras's own: Keras calls its parts for traces as well. A
         script's own `train_step` or `test_step` expects exactly one call for each batch.

@@ -1,6 +1,6 @@
 """Keras's private names that are the same on any backend, as read in Keras 3.15.1; no TensorFlow.
 
-`keras_names.py` has those of Keras on TensorFlow, and `keras_jax_names.py` those of JAX.
+`keras_names.py` has the names of Keras on TensorFlow, `keras_jax_names.py` of Keras on JAX.
 """
 
 import keras

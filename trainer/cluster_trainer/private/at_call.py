@@ -32,7 +32,7 @@ def value(find: Find, key: Hashable, dtype: tf.DType, graph_of_step: Callable[[]
 
     Args:
         find: returns a scalar of the present step.
-        key: a name of the value, unique among those of a function.
+        key: a name of the value, unique within a function.
         dtype: the value's type.
         graph_of_step: returns the graph in which the present step was begun; None: it runs eagerly.
     """

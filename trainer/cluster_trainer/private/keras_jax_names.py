@@ -19,7 +19,7 @@ from keras.src.distribution import distribution_lib
 # Every optimizer's method `apply`, which a script's own loop calls.
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-# Keras's choice of how it reads data, and its own readers: they decide what a batch is.
+# Keras's choice of a reader of data, and the readers, which determine the batches.
 from keras.src.trainers.data_adapters import get_data_adapter
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 

@@ -121,7 +121,7 @@ own_metrics = attrgetter("_metrics")
 seed_generators = attrgetter("_seed_generators")
 """The source of a layer's random numbers. Its state is not among `model.weights`."""
 tracker = attrgetter("_tracker")
-"""The object that holds what a layer tracks, used to undo a failed `build`."""
+"""The object that holds a layer's tracked parts, used to undo a failed `build`."""
 call_takes_training = attrgetter("_call_has_training_arg")
 """Whether a layer's `call` takes `training`."""
 reduction_axes = attrgetter("_reduction_axes")

@@ -100,7 +100,7 @@ next_operation_seed = _random_seed.context.internal_operation_seed
 
 
 def operation_seeds() -> Any:
-    """Return the generator of those seeds, to restore it; None if there is none yet."""
+    """Return the generator of operations' seeds, to restore it; None if there is none yet."""
     return getattr(_context.context(), "_rng", None)
 
 
@@ -114,7 +114,7 @@ def has_cluster() -> bool:
     return _context.context()._collective_ops_server_def is not None
 
 
-# Strategies and what they distribute.
+# Strategies, and the values that they distribute.
 
 copy_here = methodcaller("_get")
 """Returns the calling replica's copy of a DistributedVariable."""

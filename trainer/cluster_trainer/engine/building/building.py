@@ -151,7 +151,7 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
 
 
 def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool:
-    """Run `build_part`, and tell whether it succeeded; if not, undo what it has built."""
+    """Run `build_part`, and tell whether it succeeded; if not, undo its changes."""
     try:
         _whole(model, build_part, batch)
     except CallChangesError:
@@ -163,7 +163,7 @@ def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool
 
 
 def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> None:
-    """Run `build_part`; if it fails, undo what it has built, and raise its error."""
+    """Run `build_part`; if it fails, undo its changes, and raise its error."""
     unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
     try:
         with _warnings_if_it_works(), _drawing_once(model):
@@ -228,7 +228,7 @@ def _warnings_if_it_works() -> Iterator[None]:
 
 
 def _as_in_a_scope(model: Any, batch: Any) -> None:
-    """Build what Keras builds in a strategy's scope, if necessary by a call on zeros.
+    """Build the parts that Keras builds in a strategy's scope, if necessary by a call on zeros.
 
     Three ways are tried in turn: a call on symbols with TensorFlow's functions inlined, a call on
     symbols alone, and a call on zeros followed by one on symbols. A function that needs AutoGraph
@@ -289,7 +289,7 @@ def _outputs(model: Any, x: Any) -> Any:
 
 
 def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
-    """Call a function of (x, y, sample_weight) on symbols, and keep only what it builds.
+    """Call a function of (x, y, sample_weight) on symbols, and keep only the parts that it builds.
 
     During the call Keras assigns no variables, draws no seeds, and discards added losses.
     """
@@ -320,7 +320,7 @@ def symbol(value: Any) -> Any:
 
 
 def trains_as_keras(model: Any) -> bool:
-    """Tell whether a model's training steps create what `_as_a_step` creates, and nothing else."""
+    """Tell whether a model's training steps create the same parts as `_as_a_step`, and no more."""
     return has_call(model) and _is_as_keras(model, STEP)
 
 

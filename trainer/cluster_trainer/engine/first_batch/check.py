@@ -60,7 +60,7 @@ class FirstBatch:
         otherwise: the treatment of the batch if a call of Keras's does not determine it.
 
     Attributes:
-        due: tells whether the next batch is to be computed both ways.
+        due: decides whether to compute the next batch both ways.
     """
 
     def __init__(

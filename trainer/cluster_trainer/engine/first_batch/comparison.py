@@ -93,7 +93,7 @@ class Both:
         )
 
     def _shown(self) -> list[Difference]:
-        """Return the first differences; those of metrics only if there are no others."""
+        """Return the first differences; differences of metrics only if there are no others."""
         return ([*self._of_training(), *self._of_state()] or self._of_metrics())[:SHOWN]
 
     def _said_of_metrics(self) -> str:

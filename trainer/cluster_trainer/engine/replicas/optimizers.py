@@ -234,7 +234,7 @@ def _over_all(
         yield gradients
         return
     part.optimizers[id(optimizer)] = optimizer
-    if not optimizer.built and variables:  # otherwise Keras reports what is missing
+    if not optimizer.built and variables:  # Keras reports missing variables
         _build(optimizer, variables)
     if part.is_reduced or not len(gradients):
         yield gradients
@@ -478,7 +478,7 @@ def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
 
 
 def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a `scale_loss` that weights the loss by the share, so that its gradients are not.
+    """Return a `scale_loss` that weights the loss by the share, so its gradients need no weight.
 
     This matters for float16: each example's part of a gradient is as large as on one device, and
     overflows only if it overflows there.
@@ -509,7 +509,7 @@ def is_reduced() -> bool:
 
 
 def _only_looks() -> bool:
-    """Tell whether no variable is to be updated; see engine/first_batch/check.py."""
+    """Tell whether all variables stay unchanged; see engine/first_batch/check.py."""
     part = step_context.current()
     return part is not None and part.first_batch is not None
 

@@ -139,8 +139,8 @@ def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
 def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     """Set a model's statistics to the mean over all replicas, on all of them.
 
-    A strategy averages all of them, because a user's own loop may have changed them. A ring
-    averages those that steps have changed.
+    A strategy averages all statistics, because a user's own loop may have changed them. A ring
+    averages only statistics that steps have changed.
     """
     if count_of(strategy) == 1:
         return

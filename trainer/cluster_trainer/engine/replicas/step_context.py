@@ -81,9 +81,9 @@ class Share:
 
     @property
     def is_whole(self) -> tf.Tensor | bool:
-        """Whether this is the whole batch, which all replicas compute alike, bool [].
+        """Whether the share is the whole batch, which all replicas compute, bool [].
 
-        Then one of them has the weight 1, and the others 0.
+        If so, one replica has the weight 1, and the others have 0.
         """
         if self.given_is_whole is False:
             return False
@@ -106,7 +106,7 @@ class Share:
 
     @property
     def of_gradient(self) -> tf.Tensor:
-        """The factor of the share's gradients in those that are applied, float32 [].
+        """The factor of the share's gradients in the applied gradients, float32 [].
 
         It is the weight. In a step that the worker takes by itself it is 1, or 0 without examples.
         """
@@ -150,7 +150,7 @@ def of_step(
 
     Args:
         find: returns the scalar for a share. It may also note that the function is called.
-        key: a name of the value, unique among those of a function.
+        key: a name of the value, unique within a function.
         dtype: the scalar's type.
         outside: returns the scalar for a call outside of steps.
     """
@@ -233,7 +233,7 @@ def is_shared() -> bool:
 
 @contextmanager
 def reduced(share: Share) -> Iterator[None]:
-    """Mark the gradients in the context as those of all replicas."""
+    """Mark the gradients in the context as gradients of all replicas."""
     share.is_reduced = True
     try:
         yield

@@ -206,7 +206,7 @@ def _is_floating(variable: Any) -> bool:
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
-    """Tell whether a variable is one of `variables`; `in` would compare values of Keras's."""
+    """Tell whether a variable is one of `variables`; `in` would compare the values of Keras's."""
     return any(one is variable for one in variables)
 
 

@@ -139,7 +139,7 @@ class Writes:
                 name. Operations that read these variables later use its results, too.
         """
         made = set(names)
-        for one in self._graph.get_operations():  # each comes after those that it needs
+        for one in self._graph.get_operations():  # each comes after its inputs
             if not _is_collective(one) and any(_is_made(given, made) for given in one.inputs):
                 made.update([one.name, *written.get(one.name, ())])
         return made
@@ -205,7 +205,7 @@ def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
 
 
 def _passed_on(value: tf.Tensor) -> tf.Operation:
-    """Return the operation that has computed a value, past those that only pass it on."""
+    """Return the operation that has computed a value, past operations that only pass it on."""
     operation = value.op
     while operation.type in PASSES_ON:
         operation = operation.inputs[0].op
