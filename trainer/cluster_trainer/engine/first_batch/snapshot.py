@@ -37,8 +37,8 @@ class Variable(NamedTuple):
 class Snapshot:
     """A snapshot of variables, and of the attributes of a model and its layers.
 
-    It covers all state that a step may change. A value is copied only when its variable is
-    assigned.
+    It covers all variables that a step may change, and the attributes themselves, but not the
+    contents of lists and dictionaries. A value is copied only when its variable is assigned.
 
     Args:
         model: the compiled model.
@@ -57,7 +57,7 @@ class Snapshot:
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
 
     def restore(self) -> None:
-        """Restore everything, bit for bit."""
+        """Restore the variables, bit for bit, and the attributes."""
         for variable, value in self._before.values():
             variable.write(value)
         for layer, before in self._attributes:
