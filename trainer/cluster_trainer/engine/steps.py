@@ -406,7 +406,7 @@ class Steps:
         if self._replicas.total == 1:
             return batch
         self._guards, self._scalars_differ = True, False
-        return cut(batch, Replicas.of(self.strategy))  # as many as there are now
+        return cut(batch, Replicas.of(self.strategy))  # their present number
 
     def _many_steps(
         self, batches: Any, steps: tf.Tensor, reading: Reading, place: rounds.Place | None

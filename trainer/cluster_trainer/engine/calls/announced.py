@@ -66,7 +66,7 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
     def fit_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
         given = signature.bind(self, *arguments, **keywords)
         call = announcement_of("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
-        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a fit of a callback
+        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a callback's fit
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
             reads.note(self)
             order = running.Order(seed=seed_of_fit(0))

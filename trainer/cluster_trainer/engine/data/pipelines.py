@@ -151,7 +151,7 @@ def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
 def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
     """Return the shapes of the parts of a dataset's elements; parts that are None are omitted."""
     specs = tf.nest.flatten(dataset.element_spec)
-    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
+    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has no shape
 
 
 def begin(dataset: tf.data.Dataset, times: int) -> None:

@@ -23,7 +23,7 @@ class MetricRows:
 
     def take(self) -> np.ndarray:
         """Return the rows of all replicas, float64 [replicas, n]; all workers call it."""
-        if self._total == 1:  # no function: a process forked from TensorFlow's runs none
+        if self._total == 1:  # eagerly: after a fork, functions cannot run
             return np.asarray(self._row())
         take = of_model.of(self._model()).function(
             "metrics", self._variables, lambda: function_of(lambda: self._strategy.run(self._row))
