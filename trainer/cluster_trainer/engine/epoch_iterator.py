@@ -21,7 +21,7 @@ This happens in one call of a `fit`, in this order:
 A fit's validation goes the same way, with `Steps` of `test_step` and the callbacks' test hooks.
 `CheckpointCallback` has no part in it: nothing is asked in 4., and 6. is `Coordinator.meet` only.
 
-What follows the last call of an epoch is in fits/kept/checkpoint_callback.py.
+fits/kept/checkpoint_callback.py describes the end of an epoch, after its last call.
 """
 
 import logging
@@ -103,7 +103,7 @@ class EpochIterator(keras_names.EpochIterator):
         # A newcomer may have drawn other seeds by now than the workers whose fit resumes.
         self._data_may_differ = call.is_of_callback or call.name == PREDICT
         self._warn = warn_once if call.is_of_callback else warn
-        if not self._checkpoint_callback:  # it compares the data of a fit with its own messages
+        if not self._checkpoint_callback:  # the callback itself compares a fit's data
             self._refuse_other_lengths("examples", self.source.num_examples or None)
         if not (self.source.changes or self._may_be_done_alone(call)):
             self._refuse_others()
@@ -112,8 +112,8 @@ class EpochIterator(keras_names.EpochIterator):
     def _agreed_source(self, replicas: Replicas) -> Source:
         """Return the source of the batches, in the order of the chief's seed.
 
-        The workers' own seeds may differ: a script that draws a random number on one worker only
-        has other seeds on that worker from then on.
+        The workers' own seeds may differ: if a script draws a random number on one worker only,
+        that worker has other seeds from then on.
         """
         call = self._call
         what = replicas.told(call.name, "order of batches")
@@ -122,7 +122,11 @@ class EpochIterator(keras_names.EpochIterator):
         return source_of(self.data_adapter, replicas, self._strategy, seed, given)
 
     def _agreed_pace(self, replicas: Replicas) -> Pace:
-        """Return the pace of calls: one step per call if any worker's callback needs each batch."""
+        """Return the pace of calls.
+
+        `steps_per_execution` above 1 and `Order.steps_a_call` fix the number of steps of a call.
+        Otherwise a call has one step if any worker's callback needs each batch.
+        """
         call, own = self._call, self.steps_per_execution
         fixed = own if own > 1 else call.order.steps_a_call
         what = f"{call.name} (batches of a call)"
@@ -152,7 +156,7 @@ class EpochIterator(keras_names.EpochIterator):
     def _may_be_done_alone(self, call: running.Running) -> bool:
         """Tell whether each worker may predict its own rows by itself; see predicting.py.
 
-        Not from a generator: that would lack the batches that were already read.
+        Rows from a generator are excluded, because the batches that were already read are gone.
         """
         is_generator = isinstance(self.data_adapter, keras_names.GeneratorDataAdapter)
         is_of_ring = isinstance(self._workers, WorkersOfRing)
@@ -210,7 +214,7 @@ class EpochIterator(keras_names.EpochIterator):
         for _ in range(epochs):  # a PyDataset may change its order at the end of each
             self.source.begin_epoch()
             self.source.end_epoch()
-        if is_over:  # its validation comes first
+        if is_over:  # the validation, which comes first, may read the same pipeline
             self.source.catch_up(passes)
 
     def end(self) -> None:
@@ -234,7 +238,7 @@ class EpochIterator(keras_names.EpochIterator):
         note_read(self.source)
 
     def spec(self) -> Any:
-        """Return the specification of a replica's batch; None if it gets nothing."""
+        """Return the specification of a replica's batch, with None for parts that are None."""
         if self._spec is None:
             spec = self._spec_of_shares()
             total = self.source.replicas.total
@@ -245,15 +249,15 @@ class EpochIterator(keras_names.EpochIterator):
         return self._spec
 
     def to_trace(self) -> Any:
-        """Return the input for tracing: an iterator's specification, or a batch."""
+        """Return the input for tracing: an iterator of distributed batches, or a specification."""
         if isinstance(self.source, DistributedSource):
             batches = self.source.shares(0, 0)
-            if not isinstance(batches, tf.data.Dataset):  # TensorFlow has divided them
+            if not isinstance(batches, tf.data.Dataset):
                 return iter(batches)
         return tf.data.IteratorSpec(self._spec_of_shares())
 
     def _spec_of_shares(self) -> Any:
-        """Return `Source.shares`'s result; called once, because it traces how data are read."""
+        """Return the specification of an element of `Source.shares`, which is traced once."""
         if self._element_spec is None:
             self._element_spec = self.source.shares(0, 0).element_spec
         return self._element_spec
@@ -267,7 +271,8 @@ class EpochIterator(keras_names.EpochIterator):
         """Count the steps of a call after which a callback has stopped the fit.
 
         The call is usually the last. If the callback withdraws its stop at the end of the epoch,
-        the next epoch begins a new pass, as in Keras; with `steps_per_epoch` it continues this one.
+        the next epoch begins a new pass, as in Keras. With `steps_per_epoch` it continues the
+        current pass.
         """
         try:
             yield
@@ -336,7 +341,7 @@ class EpochIterator(keras_names.EpochIterator):
         until_checkpoint = callback.steps_left() if callback else None
         steps = self._pace.steps(_smallest(left, until_checkpoint))
         whole = -(-steps // self._round) * self._round
-        # NumPy's integers are accepted, too: a dataset's cardinality is one.
+        # A limit may be one of NumPy's integers, such as a dataset's cardinality.
         return int(whole if left is None else min(whole, left))
 
     def _count(self, steps: int) -> None:
@@ -361,7 +366,7 @@ class EpochIterator(keras_names.EpochIterator):
         return _smallest(of_epoch, None if self._goes_on else of_pass)
 
     def _said(self, steps: int, left: int | None) -> int:
-        """Return the number of steps of a call that callbacks are told.
+        """Return the number of a call's steps that callbacks see.
 
         As in Keras, it is a multiple of `steps_per_execution` even if fewer batches are left,
         because Keras's callbacks rely on evenly spaced numbers. A call that ends early for a
@@ -385,7 +390,7 @@ class EpochIterator(keras_names.EpochIterator):
             self._num_batches = self._steps_seen
 
     def _begin_epoch(self) -> None:
-        self._end_epoch()  # of a pass that was left in its middle
+        self._end_epoch()  # a stop may have left the previous epoch unfinished
         self._is_in_epoch = True
         self.source.begin_epoch()
 

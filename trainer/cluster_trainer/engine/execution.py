@@ -21,8 +21,9 @@ class Execution:
         source: the source of the batches.
         workers: the workers that read them.
         spec: returns the specification of a replica's batch; see EpochIterator.spec.
-        is_first: whether the steps begin an epoch or a pass, whose first batch may take long.
-        begins_epoch: whether they are the first that this process runs of an epoch.
+        is_first: whether the steps begin an epoch or reach a new pass, whose first batch may take
+            long.
+        begins_epoch: whether they are an epoch's first steps in this process.
         done: the number of steps that have run; fewer than `steps` if the batches have ended.
         seconds: the duration of the steps, in seconds.
     """
@@ -60,7 +61,7 @@ class Execution:
         return batch
 
 
-class Shared(tuple[Any, ...]):  # noqa: SLOT001  a tuple's kind cannot have any
+class Shared(tuple[Any, ...]):  # noqa: SLOT001  a subclass of tuple cannot have slots
     """A divided batch, as a tuple of parts with a value for each local replica, as in Keras.
 
     Attributes:

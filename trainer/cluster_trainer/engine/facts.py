@@ -13,7 +13,7 @@ Facts = Mapping[str, str]
 def of_all(workers: Workers, facts: Facts, what: str) -> list[dict[str, str]]:
     """Return every worker's facts, in rank order; an empty list if all are the same.
 
-    All workers call it, with the same name of the purpose, `what`; see Workers.
+    All workers call this with the same purpose, `what`; see Workers.
     """
     content = json.dumps(facts, sort_keys=True).encode()
     digest = int.from_bytes(sha256(content).digest()[: WORD.itemsize], signed=True)

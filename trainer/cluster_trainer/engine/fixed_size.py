@@ -2,8 +2,8 @@
 
 Each of several replicas gets a share of a batch, and the script's own batch size does not fit it.
 For example, `tf.random.normal((BATCH, 4))` has 16 rows where the share has 8. Such a step fails on
-a share, but not on the whole batch. The step is traced on both to find out, and never run. Of its
-assertions in the graph, only those on nothing but shapes are evaluated.
+a share, but not on the whole batch. To find out, the step is traced on both. It is never run, but
+the assertions in its graph that depend on shapes alone are evaluated.
 """
 
 import re
@@ -31,10 +31,10 @@ TELLS_OF_SHAPES = re.compile(
     re.IGNORECASE,
 )
 RUNS = "Graph execution error"
-"""A part of the errors of steps that ran."""
+"""Text in the errors of steps that ran, not of those that were only traced."""
 GUARD = "AssertGuard"
-"""A part of the name of the branch into which TensorFlow puts an assertion, unless that shows
-integers and strings only."""
+"""Part of the name of the branch into which TensorFlow puts an assertion. An assertion that shows
+only integers and strings has no branch."""
 OURS = "/cluster_trainer/"
 IN_USER_CODE = re.compile(r'File "([^"]+)", line (\d+)')
 VARIABLES = ("ReadVariableOp", "VarHandleOp", "Placeholder")
@@ -53,7 +53,7 @@ class Traced:
     """The result of tracing a step.
 
     Attributes:
-        error: the error that tracing raised; None: it succeeded.
+        error: the error that tracing raised; None: tracing succeeded.
         graph: the graph, with the operations traced before the error.
     """
 
@@ -85,7 +85,7 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
         may_be_of_shapes = isinstance(error, AssertionError) or TELLS_OF_SHAPES.search(str(error))
         if (ring and ring.error) or not may_be_of_shapes:
             raise
-        # Steps that ran were traced, and all of the model is built. It may have trained.
+        # If steps ran, the whole model is built and may have trained, so it is not restored.
         has_run = RUNS in str(error) or _last_logs(model) is not before
         restore = _nothing if has_run else unbuilt.restore
         if problem := _problem(model, STEPS[name], restore, batch, error):
@@ -95,7 +95,7 @@ def explained(model: Any, name: str, batch: Callable[[], Any]) -> Iterator[None]
 
 
 def _last_logs(model: Any) -> Any:
-    """Return the logs of a model's last training step; each call that trains sets others."""
+    """Return the logs of a model's last call in a `fit`; each call creates a new object."""
     return getattr(model.train_function, "logs", None) or None
 
 
@@ -106,7 +106,7 @@ def _nothing() -> None:
 def _problem(
     model: Any, step: str, restore: Callable[[], None], batch: Callable[[], Any], error: Exception
 ) -> Problem | None:
-    """Return the problem with a fixed batch size; None if the cause is another, or unclear."""
+    """Return the problem with a fixed batch size; None if the cause is unclear or another one."""
     replicas = Replicas.of(model.distribute_strategy)
     try:
         restore()
@@ -118,7 +118,7 @@ def _problem(
             return None
         traced = _traced(model, step, share)
         failed = None if traced.error else _failed_assertion(traced.graph)
-    except Exception:  # noqa: BLE001  the error that is to be explained stays as it is
+    except Exception:  # noqa: BLE001  the original error is raised instead
         return None
     if traced.error:
         place, error = _place(traced.error), traced.error
@@ -140,7 +140,7 @@ def _fails(traced: Traced) -> bool:
 
 
 def _failed_assertion(graph: Any) -> tf.Operation | None:
-    """Return an assertion that fails, of those that depend on nothing but shapes; None if none."""
+    """Return a failing assertion that depends on shapes alone; None if there is none."""
     whole = graph.as_graph_def()
     for operation in graph.get_operations():
         is_guarded = GUARD in operation.name and operation.type in BRANCHES
@@ -175,7 +175,7 @@ def _traced(model: Any, step: str, batch: Any) -> Traced:
 
     try:
         tf.function(on_all, autograph=False).get_concrete_function()
-    except Exception as error:  # noqa: BLE001  what a user's own code raises
+    except Exception as error:  # noqa: BLE001  a user's own code may raise anything
         return Traced(error, graphs[-1])
     return Traced(None, graphs[-1])
 
@@ -208,7 +208,7 @@ def _place(error: Exception) -> str:
 
 
 def _made_at(graph: Any, rows: int) -> str:
-    """Return where a tensor of `rows` rows was made from tensors without them; "" if unknown."""
+    """Return where a tensor of `rows` rows was made from tensors of other sizes; "" if unknown."""
     for operation in reversed(graph.get_operations()):
         inputs_have = any(_has_rows(one, rows) for one in operation.inputs)
         if operation.type in VARIABLES or inputs_have:
@@ -220,7 +220,7 @@ def _made_at(graph: Any, rows: int) -> str:
 
 
 def _frames(operation: Any) -> list[tuple[str, int]]:
-    """Return the frames below our own in which an operation was made."""
+    """Return the stack in which an operation was made, from the engine's innermost frame on."""
     frames = [(one.filename, one.lineno) for one in operation.traceback]
     ours = [place for place, (file, _) in enumerate(frames) if OURS in file]
     return frames[ours[-1] :] if ours else frames

@@ -10,9 +10,9 @@ import tensorflow as tf
 def function_of(call: Callable[..., Any], **options: Any) -> Any:
     """Return a `tf.function` of one of the engine's functions, with its own count of traces.
 
-    TensorFlow counts the traces of all functions with the same code together. For many models in a
-    loop, it would warn of retracing, though each is traced once. A `partial` has no code of its
-    own, and is counted alone.
+    TensorFlow counts the traces of all functions with the same code together. It would warn of
+    retracing when a script makes many models in a loop, though each is traced once. A `partial` has
+    no code of its own, so it is counted separately.
     """
     return tf.function(partial(call), autograph=False, reduce_retracing=True, **options)
 

@@ -72,7 +72,7 @@ def install(
         first_batch: the treatment of first batches, unless a `fit` determines it.
         plain_bars: whether progress bars print a single line at their end.
     """
-    # The patched Keras (patches/) warns of this, but the engine shuffles arrays alike.
+    # The patched Keras (patches/) warns of this, but the engine shuffles with the chief's seed.
     warnings.filterwarnings("ignore", "No random seed is set, so each worker shuffles the arrays")
     _replace_in_steps()
     _replace_of_optimizers()
@@ -218,20 +218,20 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         """Build the unbuilt parts of a model, for a replica's batch; see building.py."""
-        if building.is_alone(self):  # its first step does it
+        if building.is_alone(self):  # the first step builds it
             return
         if isinstance(iterator, KerasIterator) or not keeps_in_step(self.distribute_strategy):
             keras_own(self, iterator, data_batch)
             return
         is_kept = isinstance(iterator, EpochIterator) and iterator.is_kept
         if building.has_call(self):  # otherwise its parts exist, or are built in the first step
-            # A call on a single batch may or may not train.
+            # It is unknown here whether a call on a single batch trains.
             trains = iterator is None or running.current().name == "fit"
             in_scope = keras_names.strategy_given(self) is not None
             batch = (
                 iterator.spec if iterator is not None else partial(others.as_tensors, data_batch)
             )
-            # The trace of a saved fit's steps makes the variables alike; see CheckpointCallback.
+            # With checkpoints, CheckpointCallback traces the steps, and makes variables equal.
             may_trace = is_kept or not building.unbuilt_parts(self)
             building.build(
                 self,
@@ -260,7 +260,7 @@ def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
         average(self)
-        if not logs and running.current().logs_of_epoch:  # its steps were an earlier start's
+        if not logs and running.current().logs_of_epoch:  # an earlier start ran its steps
             return running.current().logs_of_epoch
         results = logs.taken() if isinstance(logs, StepLogs) else None
         if results is None:

@@ -48,7 +48,7 @@ class StepLogs(dict[str, Any]):
 
 
 class Entry(NamedTuple):
-    """A log in a vector. The shape of a log with a row for each example is that of one row."""
+    """A log in a vector. For a log with a row for each example, `shape` is that of one row."""
 
     name: str
     shape: tf.TensorShape
@@ -132,7 +132,7 @@ class PackedLogs:
         """Refuse logs of unknown shape, which cannot be found in a vector.
 
         Raises:
-            ValueError: there are more than `most`; with their names.
+            ValueError: more than `most` logs have an unknown shape; it names them.
         """
         unknown = [one.name for one in self.noted.own if one.shape.num_elements() is None]
         if len(unknown) > most:
@@ -142,7 +142,7 @@ class PackedLogs:
             )
 
     def _divided(self, flat: Logs, batch: Any) -> tuple[Logs, Logs]:
-        """Divide a step's logs into those without and those with a row for each example."""
+        """Divide a step's logs into logs without and logs with a row for each example."""
         known = rows_known(batch)
         names = [
             name
@@ -267,7 +267,7 @@ def _entries(flat: Logs) -> tuple[Entry, ...]:
 
 
 def _own(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
-    """Return a step's own logs; at most one has an unknown size, and takes the rest."""
+    """Return a step's own logs. One may have an unknown size, and gets the remaining numbers."""
     logs, begin = {}, 0
     for name, shape, dtype in entries:
         size = shape.num_elements()

@@ -45,8 +45,8 @@ class Pace:
     def synchronise_after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
         """Note the duration of a call, and exchange it with the other workers if that is due.
 
-        It is due after each call. Only calls with a fixed number of steps may be too short for
-        that, so the workers exchange the time of several such calls together.
+        The exchange is due after each call. Calls with a fixed number of steps may be too short for
+        that, so the workers exchange the total time of several such calls.
 
         A call that `is_first` may have waited for its first batch. It does not shorten later calls.
         """

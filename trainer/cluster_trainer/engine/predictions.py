@@ -1,4 +1,4 @@
-"""Predictions: one for each example, in order, on every worker."""
+"""Returns predictions on every worker: one for each example, in order."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class Predictions:
 
     def __call__(self, batches: list[Any]) -> Any:
         """Return the predictions for divided batches, or for a batch that a user has given."""
-        if ring_of(self.strategy):  # otherwise each worker would create its own variables
+        if ring_of(self.strategy):  # its workers create variables with different values
             is_shared = isinstance(batches[0], Shared)
             build_to_predict(self._model, batches[0].shares[0][0] if is_shared else batches[0])
             alike.make_once(self._model)
@@ -78,14 +78,14 @@ class Predictions:
         def gather(value: tf.Tensor) -> tf.Tensor:
             if value.shape.rank is None:
                 raise ValueError(
-                    "A prediction's rank is unknown when `predict` is traced, so that several "
-                    "replicas' cannot be put together: `predict_step` has to give it a shape "
-                    "(`tf.ensure_shape`)."
+                    "A prediction's rank is unknown when `predict` is traced, so the predictions "
+                    "of several replicas cannot be concatenated. Give it a shape in "
+                    "`predict_step` (`tf.ensure_shape`)."
                 )
             mine = value if value.shape.rank else value[tf.newaxis]
             return gathered(mine[: tf.where(weight > 0, tf.shape(mine)[0], 0)], "predict (outputs)")
 
-        with step_context.computing(weight, is_whole):  # random draws are separate
+        with step_context.computing(weight, is_whole):  # replicas draw different numbers
             outputs = self._step(batch)
         return tf.nest.map_structure(gather, outputs)
 

@@ -8,7 +8,7 @@ from typing import Any
 from cluster_trainer.engine import running
 
 PLAIN = 2
-"""Keras's `verbose` for one line at the end."""
+"""The value of Keras's `verbose` for one line at the end."""
 
 
 def can_draw(environ: Mapping[str, str]) -> bool:

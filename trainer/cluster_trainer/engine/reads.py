@@ -27,7 +27,7 @@ def stop_listening() -> None:
 
 
 def note(model: Any) -> None:
-    """Report all variables of a model as read: its functions, traced before, report nothing."""
+    """Report all variables of a model as read: functions that were traced before report none."""
     if _Told.read is not None:
         for variable in model.variables:
             _Told.read(variable)

@@ -85,8 +85,8 @@ class Running:
         is_of_callback: whether a callback has made the call within a fit.
         has_own_functions: whether the model has its own `make_train_function` or the like.
         alike: the models that have the same values on all workers of a ring.
-        asked: further models, of which only some workers have all variables, and which the call
-            need not compare again; None: it compares them each time.
+        asked: models whose variables do not all exist on all workers, and which the call need not
+            compare again; None: it compares them each time.
         arrays: the arrays of a fit that may begin again; None: it does not.
         has_iterator: whether the fit's own iterator, which is the first, exists.
         done: returns how many steps of the epoch are done; None: unknown.
@@ -182,7 +182,7 @@ def prepares(callbacks: Any, hooks: Sequence[str] = PREPARING_HOOKS) -> list[str
 
 
 def of_a_user(callbacks: Any) -> list[Callback]:
-    """Return the callbacks, among those given, whose class is the user's own."""
+    """Return the given callbacks whose class is the user's own."""
     return [one for one in flat(callbacks) if not type(one).__module__.startswith(NOT_A_USERS)]
 
 
@@ -196,7 +196,8 @@ def flat(callbacks: Any) -> Sequence[Callback]:
 def _has_own(callback: Any, hooks: Sequence[str]) -> bool:
     """Tell whether a callback has hooks of its own, not defined by Keras or this project.
 
-    It may be of a class that is not Keras's. A LambdaCallback has its hooks as attributes.
+    The callback's class need not be a subclass of Keras's. A LambdaCallback has its hooks as
+    attributes.
     """
     methods = [getattr(callback, hook, None) for hook in hooks]
     return any(one and not str(one.__module__).startswith(NOT_A_USERS) for one in methods)

@@ -80,9 +80,9 @@ class Steps:
         self._replicas, self._name = Replicas.of(self.strategy), name
         self.waits = Waits(self._replicas)
         is_one = self._replicas.total == 1
-        if not is_one:  # replicas do not share a `tf.function`: each has its own share
+        if not is_one:  # a `tf.function` would be traced for one replica, and used by all
             step = getattr(step, "python_function", step)
-        self._step = keras_names.with_optionals(model, step)  # None in a tf.data.Dataset
+        self._step = keras_names.with_optionals(model, step)  # a dataset may hold None
         self._packed = PackedLogs(model, self._step, name)
         self._rounds = rounds.Rounds(model, self._steps_of_round(), self.waits)
         self._first_batch = None
@@ -92,7 +92,7 @@ class Steps:
         self._compiles_between_sums = is_wanted and not is_one
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
         self._scalars_differ = False
-        # The generations of the rings in which batches of a user's own loop were compared.
+        # The generation of the ring in which a user's own loop last compared its batches.
         self._compared_in: int | None = None
         self._looked_in: int | None = None
         self._traces = 0
@@ -155,7 +155,7 @@ class Steps:
     def create_variables(self, iterator: EpochIterator) -> bool:
         """Trace the steps on an iterator's batches, so that all variables exist before they run.
 
-        This is done once, whatever batches follow. Steps that run eagerly are not traced: the model
+        This is done once for all batches. Steps that run eagerly are not traced: the model
         is built instead.
 
         Returns:
@@ -199,7 +199,7 @@ class Steps:
     def _look_again(self) -> None:
         """Trace a fit's steps again if a callback has frozen layers since they were first traced.
 
-        Keras traces steps later, after `on_epoch_begin`. It reads `trainable` then, and not again.
+        Keras traces steps only after `on_epoch_begin`, and reads `trainable` at that moment.
 
         Raises:
             ValueError: a callback has made more variables trainable, which the optimizer does not
@@ -253,7 +253,7 @@ class Steps:
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
     def _look_at(self, shares: Any) -> None:
-        """Compute the first batch in each new ring both ways if that is due on all workers."""
+        """Compute the first batch of each new ring both ways, if that is due on all workers."""
         if self._first_batch and self._looked_in != (generation := self._generation()):
             self._looked_in = generation
             if self._first_batch.due.is_due():
@@ -293,7 +293,7 @@ class Steps:
         return self._run_many(call, reading)
 
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
-        """Run a call's steps; `before` is the number of steps already done of its first round."""
+        """Run a call's steps, after the first `before` steps of its first round."""
         place = self._rounds.place(before)
         if self._rounds.rounds_changes and not before:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
@@ -309,8 +309,8 @@ class Steps:
     def _is_to_compare(self, call: Execution, reading: Reading) -> bool:
         """Tell whether to compute a call's first batch both ways; all workers call this.
 
-        They exchange this at the beginning of each epoch, because a newcomer does not know what the
-        others have compared, and a callback may have changed the step.
+        They exchange this at the beginning of each epoch, because a newcomer does not know the
+        others' comparisons, and a callback may have changed the step.
         """
         first = self._first_batch
         if not (call.begins_epoch and first and first.due.is_wanted()):
@@ -336,11 +336,11 @@ class Steps:
             traced = self._traced_to_compare(shares)
         else:
             traced = function.get_concrete_function(*arguments)
-        assert self._first_batch  # noqa: S101  it was asked whether it is due
+        assert self._first_batch  # noqa: S101  otherwise no batch is due
         self._first_batch.compare(shares, traced, iterators)
 
     def _traced_to_compare(self, shares: Any) -> Any:
-        """Return a trace of steps that run eagerly, to see what they change; None if impossible.
+        """Return a trace of steps that run eagerly, to see their changes; None if impossible.
 
         It is possible if the step is Keras's own: Keras calls its parts for traces as well. A
         script's own `train_step` or `test_step` expects exactly one call for each batch.
@@ -352,7 +352,7 @@ class Steps:
         # No symbolic tensor of the trace may stay in layers: eager steps cannot compute with it.
         with suppress(Exception), held_as_before(self._model), leaving_generators():
             return function_of(self._one_step).get_concrete_function(shares)
-        return None  # for example a loss that reads numbers
+        return None  # for example, a loss converts tensors to numbers
 
     def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""
@@ -378,7 +378,8 @@ class Steps:
         """Run each step in a separate call of TensorFlow.
 
         Within a call, tensors that TensorFlow's collectives gather must have the same size in each
-        step. Sparse gradients may not: an embedding's have a row for each token of the batch.
+        step. The sizes of sparse gradients may differ: an embedding's gradient has a row for each
+        token of the batch.
         """
         last: Any = ()
         for done in range(call.steps):
@@ -405,7 +406,7 @@ class Steps:
         if self._replicas.total == 1:
             return batch
         self._guards, self._scalars_differ = True, False
-        return cut(batch, Replicas.of(self.strategy))  # as many as there are now
+        return cut(batch, Replicas.of(self.strategy))  # their present number
 
     def _many_steps(
         self, batches: Any, steps: tf.Tensor, reading: Reading, place: rounds.Place | None
@@ -496,7 +497,7 @@ class Steps:
         return self.strategy.experimental_local_results(self.strategy.run(all_have))[0]
 
     def _weighted(self, batch: Any, reading: Reading) -> Any:
-        """Return the shares of a batch that TensorFlow has distributed, in the form of `cut`."""
+        """Return a batch's shares as `cut` does, also if TensorFlow has distributed the batch."""
         if not reading.is_distributed:
             return batch
         local = self._replicas.local

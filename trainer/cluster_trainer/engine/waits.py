@@ -1,8 +1,8 @@
 """Measures the waiting time of steps within TensorFlow's graph, in calls of many steps.
 
 A step waits for its batch, and for the other replicas' gradients. Its graph reads the clock twice:
-when nothing is left to do but to wait, and when the awaited data have arrived. On a GPU an
-operation counts as done as soon as it is queued, so the clock would be wrong.
+when only the wait is left, and when the awaited data have arrived. On a GPU an operation counts as
+done as soon as it is queued, so the clock would be wrong.
 """
 
 import itertools
@@ -25,10 +25,10 @@ class Waits:
     - `sums`: for the sums of gradients, from the moment when this replica's own are complete.
 
     `sums` includes the wait for slower workers, and the summation itself, which takes equally long
-    on all workers. So a worker has waited for the others by as much as its `sums` exceeds that of
-    the worker with the least.
+    on all workers. So a worker's wait for the others is its `sums` minus the smallest `sums` of all
+    workers.
 
-    Nothing is measured unless this process has exactly one replica, on a CPU.
+    The waits are measured only if this process has exactly one replica, and no GPU.
     """
 
     def __init__(self, replicas: Replicas) -> None:

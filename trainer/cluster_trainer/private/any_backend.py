@@ -1,6 +1,6 @@
 """Keras's private names that are the same on any backend, as read in Keras 3.15.1; no TensorFlow.
 
-`keras_names.py` has those of Keras on TensorFlow, and `keras_jax_names.py` those of JAX.
+`keras_names.py` has the names of Keras on TensorFlow, `keras_jax_names.py` of Keras on JAX.
 """
 
 import keras
@@ -25,4 +25,4 @@ STATE_OF_CALLBACKS = {
 }
 """The state that decides a callback's actions, which a checkpoint saves; some names are public."""
 SET_BY_KERAS = ("_model", "model", "params", "validation_data", "_current_epoch")
-"""The attributes that Keras sets on any callback, which are not a user's own state."""
+"""The attributes that Keras itself sets on any callback. They are not a user's own state."""

@@ -1,7 +1,7 @@
-"""Gives functions that a script has traced the values of the step in which they are called.
+"""Gives a script's own traced functions the values of the step that calls them.
 
-A script's own `tf.function` is traced in one step, and called in others. If it had used a tensor of
-the first step, TensorFlow could not call it in another one, or it would compute with an old value.
+A script's own `tf.function` is traced in one step, and called in others. If it used a tensor of the
+first step, TensorFlow could not call it in another step, or it would compute with an old value.
 """
 
 from collections.abc import Callable, Hashable
@@ -17,7 +17,7 @@ Find = Callable[[], Any]
 def graph_here() -> Any:
     """Return the graph of the function that is being traced, also in its branches and loops.
 
-    None: none is traced.
+    Return None if no function is traced.
     """
     if tf.executing_eagerly():
         return None
@@ -28,11 +28,11 @@ def graph_here() -> Any:
 
 
 def value(find: Find, key: Hashable, dtype: tf.DType, graph_of_step: Callable[[], Any]) -> Any:
-    """Return what `find` returns; in a function of the script's own, anew at each of its calls.
+    """Return the result of `find`; a function of the script's own gets it again at each call.
 
     Args:
         find: returns a scalar of the present step.
-        key: a name of the value, unique among those of a function.
+        key: a name of the value, unique within a function.
         dtype: the value's type.
         graph_of_step: returns the graph in which the present step was begun; None: it runs eagerly.
     """

@@ -9,17 +9,17 @@ from typing import Any
 # JAX's client of its coordinator, which has heartbeats and takes small messages.
 from jax._src.distributed import global_state
 
-# The module in whose namespace `fit` finds the iterator of batches, and the class that has `fit`.
+# The module in which `fit` looks up the iterator of batches, and the class that has `fit`.
 from keras.src.backend.jax import trainer as jax_trainer
 from keras.src.backend.jax.trainer import JAXEpochIterator, JAXTrainer
 
 # `set_distribution`, which `scope` of a distribution calls as well.
 from keras.src.distribution import distribution_lib
 
-# The method `apply` of every optimizer, which a loop of a script's own calls.
+# Every optimizer's method `apply`, which a script's own loop calls.
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-# Keras's choice of how it reads data, and its own readers: they decide what a batch is.
+# Keras's choice of a reader of data, and the readers, which determine the batches.
 from keras.src.trainers.data_adapters import get_data_adapter
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 
@@ -41,18 +41,18 @@ VALIDATION = "_eval_epoch_iterator"
 
 
 def use_iterator(kind: type) -> None:
-    """Let `fit` and `evaluate` read batches by another kind of iterator."""
+    """Let `fit` and `evaluate` read batches through another class of iterators."""
     jax_trainer.JAXEpochIterator = kind
 
 
 def begun(iterator: JAXEpochIterator) -> Iterator[Any]:
-    """Begin a pass over an iterator's batches as Keras does, which reads one ahead on GPUs."""
+    """Begin a pass over an iterator's batches as Keras does; on GPUs it reads one batch ahead."""
     batches: Iterator[Any] = JAXEpochIterator._get_iterator(iterator)
     return batches
 
 
 def sliceable(adapter: Any) -> Any:
-    """Return an adapter's arrays so that rows can be picked, with Keras's own casts."""
+    """Return an adapter's arrays, with Keras's own casts, in a form whose rows can be picked."""
     return convert_to_sliceable(adapter._inputs, target_backend="jax")
 
 

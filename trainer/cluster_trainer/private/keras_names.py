@@ -1,8 +1,8 @@
 """Keras's private names, as read in Keras 3.15.1, each with the reason why it is needed.
 
 Public names are not here: other modules import them from `keras`. Another version of Keras may lack
-some of these names. Then `tests/inside/test_private_names.py` fails with a list of them: it has an
-example for each name, which also shows that the name still has the expected effect.
+some of these names. In that case `tests/inside/test_private_names.py` fails with a list of them. It
+has an example for each name, which also shows that the name still has the expected effect.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,10 +40,11 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 from keras.src.trainers import data_adapters as _data_adapters
 
-# Loaders with lengths and items, like our sources of single examples. Keras itself reads these.
+# Recognise loaders that have lengths and items, like our sources of single examples, but that Keras
+# itself reads.
 from keras.src.trainers.data_adapters import is_grain_dataset, is_torch_dataloader
 
-# Adapters of data: Keras's choice of one decides how the data are divided.
+# Adapters of data: Keras's choice of an adapter decides how the data are divided.
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter, can_convert_arrays
 
 # Keras's conversion of arrays before it cuts batches from them.
@@ -106,7 +107,7 @@ UPDATE_PROGBAR = Replaceable(keras.callbacks.ProgbarLogger, "_update_progbar")
 ITERATOR_OF_VALIDATION = "_eval_epoch_iterator"
 """The attribute of a model in which `fit` keeps the batches of its validations until its end."""
 IS_VALIDATION_OF_FIT = "_use_cached_eval_dataset"
-"""The argument with which `fit`, unlike a callback or a user, calls `evaluate`."""
+"""The argument with which only `fit` itself calls `evaluate`."""
 
 
 # Models and layers.
@@ -120,7 +121,7 @@ own_metrics = attrgetter("_metrics")
 seed_generators = attrgetter("_seed_generators")
 """The source of a layer's random numbers. Its state is not among `model.weights`."""
 tracker = attrgetter("_tracker")
-"""The object that holds what a layer tracks, used to undo a failed `build`."""
+"""The object that holds a layer's tracked parts, used to undo a failed `build`."""
 call_takes_training = attrgetter("_call_has_training_arg")
 """Whether a layer's `call` takes `training`."""
 reduction_axes = attrgetter("_reduction_axes")
@@ -189,7 +190,7 @@ def symbolic_build(model: Any, batch: Any) -> None:
 
 
 def with_optionals(model: Any, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a step: a None in a `tf.data.Dataset` arrives as an Optional, and is converted back."""
+    """Wrap a step so that an Optional, which stands for None in a dataset, is None again."""
     converted: Callable[..., Any] = model._autoconvert_optionals(step)
     return converted
 
@@ -237,7 +238,7 @@ def let_optimizers_see(strategy_seen: Callable[[Any, Any], Any]) -> None:
 
 
 def trained_by(optimizer: Any) -> Sequence[Any]:
-    """Return the variables that an optimizer was built with; () before."""
+    """Return the variables that an optimizer was built with; () before it is built."""
     found: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
     return found
 
@@ -276,16 +277,16 @@ num_examples = attrgetter("_num_samples")
 shuffle_of = attrgetter("_shuffle")
 """The argument `shuffle` of an ArrayDataAdapter."""
 signature_of = attrgetter("_output_signature")
-"""The specification of a PyDataset's batches; None if they must be read to find it."""
+"""The specification of a PyDataset's batches; None if batches must be read to find it."""
 is_to_profile = attrgetter("_should_trace")
 """Whether a TensorBoard callback will profile some batches."""
 
 
 def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
-    """Set the specification of an adapter's batches, which otherwise reads two to find it."""
+    """Set the specification of an adapter's batches, so that it reads no batches to find it."""
     adapter._output_signature = signature
 
 
 def first_batches(adapter: Any) -> Any:
-    """Return the batches that Keras has read from a generator to inspect them; None without."""
+    """Return the batches that Keras has read from a generator to inspect them, or None."""
     return getattr(adapter, "_first_batches", None)

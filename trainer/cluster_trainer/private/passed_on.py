@@ -4,8 +4,8 @@
 class PassedOn(Exception):  # noqa: N818  a base of errors
     """An error that a user's `tf.function` and a layer's call raise again unchanged.
 
-    Of other errors, AutoGraph makes a StagingError, and Keras an error with a text only. The exit
-    code and the list of problems would be lost. Only the presence of these attributes counts.
+    AutoGraph converts other errors to a StagingError, and Keras to an error with a text only. The
+    exit code and the list of problems would be lost. Only the presence of these attributes counts.
     """
 
     # tensorflow/python/autograph/impl/api.py, read in 2.21.

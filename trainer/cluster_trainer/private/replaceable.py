@@ -30,7 +30,7 @@ class Replaceable:
 
     @contextmanager
     def put_for_now(self, ours: Any) -> Iterator[None]:
-        """Replace the value as long as the context lasts."""
+        """Replace the value within the context."""
         before = self.own
         self.put(ours)
         try:
@@ -39,14 +39,14 @@ class Replaceable:
             self.put(before)
 
     def wrap(self, wrapping: Callable[[Any], Any]) -> None:
-        """Replace the value by `wrapping(present value)`."""
+        """Replace the value with `wrapping(present value)`."""
         self.put(wrapping(self.own))
 
     def put_if(self, ours: Callable[..., Any], applies: Callable[[], bool]) -> None:
-        """Replace a function, but only for calls that fulfil a condition.
+        """Replace a function for calls that fulfil a condition.
 
         Args:
-            ours: takes what the replaced function takes.
+            ours: the replacement; it takes the arguments of the replaced function.
             applies: the condition, evaluated at each call.
         """
         theirs = self.own

@@ -41,7 +41,7 @@ from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
 
-# Tells whether a kind of operation has side effects. A function's graph has only the kinds.
+# Tells whether a kind of operation has side effects. A function's graph names only the kinds.
 from tensorflow.python.framework import op_def_registry as _kinds_of_operations
 from tensorflow.python.framework import random_seed as _random_seed
 
@@ -100,12 +100,12 @@ next_operation_seed = _random_seed.context.internal_operation_seed
 
 
 def operation_seeds() -> Any:
-    """Return the generator of those seeds, to restore it; None if there is none yet."""
+    """Return the generator of operations' seeds, to restore it; None if there is none yet."""
     return getattr(_context.context(), "_rng", None)
 
 
 def has_begun() -> bool:
-    """Tell whether TensorFlow is initialised in this process, or was when it was forked."""
+    """Tell whether TensorFlow is initialised in this process, or was before the process forked."""
     return getattr(_context.context_safe(), "_context_handle", None) is not None
 
 
@@ -114,7 +114,7 @@ def has_cluster() -> bool:
     return _context.context()._collective_ops_server_def is not None
 
 
-# Strategies and what they distribute.
+# Strategies, and the values that they distribute.
 
 copy_here = methodcaller("_get")
 """Returns the calling replica's copy of a DistributedVariable."""
@@ -133,7 +133,7 @@ def worker_number(strategy: tf.distribute.Strategy) -> int:
 class OfferedStrategy(tf.distribute.MirroredStrategy):
     """A MirroredStrategy beside which a script can have others in the same process.
 
-    The numbers of their groups of replicas must differ. TensorFlow's own tests do it in this way.
+    Their groups of replicas need different keys. TensorFlow's own tests set the keys in this way.
     """
 
     _collective_key_base = 1_000_000
@@ -158,7 +158,7 @@ def mirrored_variable(strategy: tf.distribute.Strategy, copies: Sequence[tf.Vari
 
 
 def copies_of(variable: Any) -> tuple[Any, ...]:
-    """Return the copies of a variable on this process's replicas; without copies, itself."""
+    """Return a variable's copies on this process's replicas, or the variable if it has none."""
     is_one_of_several = isinstance(variable, DistributedVariable)
     return tuple(variable._values) if is_one_of_several else (variable,)
 
@@ -166,14 +166,14 @@ def copies_of(variable: Any) -> tuple[Any, ...]:
 def is_copy(variable: Any) -> bool:
     """Tell whether a variable is a replica's copy of a DistributedVariable.
 
-    TensorFlow notes that on the handle, or on the variable if a function has made it.
+    TensorFlow notes the container on the handle, or on the variable if a function has made it.
     """
     noted = "_distributed_container"
     return hasattr(variable, noted) or hasattr(variable.handle, noted)
 
 
 def with_copies(copy: Any) -> Any:
-    """Return the DistributedVariable of a replica's copy; of any other variable, itself."""
+    """Return the DistributedVariable of a replica's copy, or any other variable unchanged."""
     noted = "_distributed_container"
     container = getattr(copy, noted, None) or getattr(copy.handle, noted, None)
     return (container and container()) or copy
@@ -207,9 +207,9 @@ def run_after(operation: tf.Operation, other: tf.Operation) -> None:
 
 
 def can_ask_at_call(graph: Any) -> bool:
-    """Tell whether a graph is that of a function which is called with `asked_at_call`'s values.
+    """Tell whether a graph belongs to a function that is called with `asked_at_call`'s values.
 
-    A gradient's is not: TensorFlow calls it with values of the function itself.
+    A gradient's graph does not: TensorFlow calls it with values of the function itself.
     """
     return isinstance(graph, _FuncGraph) and not graph.name.startswith(_GRADIENTS)
 
@@ -238,7 +238,7 @@ def used_in(graph: Any) -> list[Any]:
 
 
 def handle_data(resource: Any) -> Any:
-    """Return a graph's knowledge of a resource's content; None if there is none."""
+    """Return a graph's data about a resource's content; None if there are none."""
     return getattr(resource, "_handle_data", None)
 
 
@@ -276,12 +276,12 @@ def seeds_of(dataset: Any) -> tuple[int, int] | None:
 
 
 def reshuffles(dataset: Any) -> bool:
-    """Tell whether each iterator of a `shuffle` has another order."""
+    """Tell whether each iterator of a `shuffle` has a different order."""
     return bool(getattr(dataset, "_reshuffle_each_iteration", False))
 
 
 def draws_anew(dataset: Any) -> bool:
-    """Tell whether each iterator of a `Dataset.random` has other numbers."""
+    """Tell whether each iterator of a `Dataset.random` has different numbers."""
     return bool(getattr(dataset, "_rerandomize", False))
 
 

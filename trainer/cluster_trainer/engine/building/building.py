@@ -1,14 +1,14 @@
-"""Builds the parts of a model before a step needs them, at the time when Keras would.
+"""Builds the parts of a model before a step needs them, at the same time as Keras if possible.
 
 TensorFlow traces a function twice if its first trace has created variables, which takes seconds for
 a model of many layers. With several replicas, no layer or metric may create variables within a
-step. So variables are created before a step is traced; a table in decision 9 says when.
+step. So variables are created before a step is traced. The table in decision 9 shows the moments.
 
 If the model is to be trained, it is built from the outputs of `training=True`, as in a step. In
-these cases the step itself still builds what it needs:
+these cases the step itself still builds its parts:
 
-- without a strategy, if the step is a user's own or runs eagerly, or if unbuilt layers have a
-  `build` of their own;
+- without a strategy, if the call is not a `fit`, if the step is a user's own or runs eagerly, or if
+  unbuilt layers have a `build` of their own;
 - if the model has no `call`;
 - over a ring, if the step is a user's own and the model's `call` does not accept its arguments.
 """
@@ -99,7 +99,7 @@ def build(
     Args:
         model: the compiled model.
         batch: returns a replica's batch, as tensors or their specifications.
-        trains: whether the model is trained next, rather than evaluated.
+        trains: whether the model is trained next, and not evaluated.
         with_optimizer: whether to build its optimizer, too.
         may_trace: whether the parts may be left to a step of the user's own if building fails, for
             example because the step calls the model with other arguments.
@@ -135,7 +135,7 @@ def build(
 def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
     """Build the parts that the first training step of a `fit` needs, after the callbacks' hooks.
 
-    If that is not possible, the step builds them, and reports any problem. Over a ring, `build` has
+    If building fails, the step builds them, and reports any problem. Over a ring, `build` has
     already built everything but the optimizer.
     """
     if model.optimizer is None or not has_call(model):
@@ -145,25 +145,25 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
         if trains_as_keras(model) and not (is_built or model.run_eagerly or _has_own_builds(model)):
             _try(model, _all_as_a_step, batch())
         return
-    # A callback may have changed what is called.
+    # A callback may have changed the model's calls of layers.
     if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch()):
         _build_optimizer(model)
 
 
 def _try(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> bool:
-    """Run `build_part`, and tell whether it succeeded; if not, undo what it has built."""
+    """Run `build_part`, and tell whether it succeeded; if not, undo its changes."""
     try:
         _whole(model, build_part, batch)
     except CallChangesError:
         raise
-    except Exception as error:  # noqa: BLE001  a user's own code, which a step may call otherwise
+    except Exception as error:  # noqa: BLE001  a user's own code, which may succeed in a step
         log.debug("%s is built by its first step: %s", model.name, error)
         return False
     return True
 
 
 def _whole(model: Any, build_part: Callable[[Any, Any], None], batch: Any) -> None:
-    """Run `build_part`; if it fails, undo what it has built, and raise its error."""
+    """Run `build_part`; if it fails, undo its changes, and raise its error."""
     unbuilt, layers = [one for one in _compiled(model) if not one.built], Unbuilt(model)
     try:
         with _warnings_if_it_works(), _drawing_once(model):
@@ -182,10 +182,10 @@ def _drawing_once(model: Any) -> Iterator[None]:
     """Leave the NumPy draws of layers to the first step of a model that runs eagerly.
 
     That step calls the layers again, but builds none of them. So NumPy's generator is restored to
-    its state before the calls; otherwise the numbers drawn by a call on symbols, as Keras makes to
-    build a Sequential model, would be missing in the step. Draws within a layer's `build` count as
-    made. Python's generator is not restored, because initializers that a `build` creates take their
-    seeds from it.
+    its state before the calls. Otherwise the step would lack the numbers that a call on symbols has
+    drawn, such as the call with which Keras builds a Sequential model. Draws within a layer's
+    `build` are kept. Python's generator is not restored, because initializers that a `build`
+    creates take their seeds from it.
     """
     if not model.run_eagerly:
         yield
@@ -217,7 +217,7 @@ def _warnings_if_it_works() -> Iterator[None]:
     """Show warnings after the context succeeds, and drop them if it raises.
 
     Keras warns of layers with "unbuilt state" that it cannot call on symbols. After such a failure
-    the layers are built in another way, so that the warning would be misleading.
+    the layers are built in another way, so the warning would be misleading.
     """
     with warnings.catch_warnings(record=True) as caught:
         yield
@@ -228,11 +228,11 @@ def _warnings_if_it_works() -> Iterator[None]:
 
 
 def _as_in_a_scope(model: Any, batch: Any) -> None:
-    """Build what Keras builds in a strategy's scope, if necessary by a call on zeros.
+    """Build the parts that Keras builds in a strategy's scope, if necessary by a call on zeros.
 
-    Three ways are tried in turn: symbols with TensorFlow's functions inlined, symbols alone, and
-    zeros followed by symbols. A function that needs AutoGraph cannot be inlined. A layer that
-    creates variables from numbers cannot be called on symbols.
+    Three ways are tried in turn: a call on symbols with TensorFlow's functions inlined, a call on
+    symbols alone, and a call on zeros followed by one on symbols. A function that needs AutoGraph
+    cannot be inlined. A layer that creates variables from numbers cannot be called on symbols.
 
     Raises:
         CallChangesError: a call on zeros would have a lasting effect.
@@ -267,7 +267,7 @@ def _all_as_a_step(model: Any, batch: Any) -> None:
 
 
 def _as_a_step(model: Any, batch: Any) -> None:
-    """Build layers, loss and metrics as TensorFlowTrainer.train_step does, and do nothing else."""
+    """Build layers, loss and metrics as TensorFlowTrainer.train_step does, without training."""
 
     def step(x: Any, y: Any, sample_weight: Any) -> None:
         outputs = _outputs(model, x)
@@ -289,7 +289,7 @@ def _outputs(model: Any, x: Any) -> Any:
 
 
 def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
-    """Call a function of (x, y, sample_weight) on symbols, and keep only what it builds.
+    """Call a function of (x, y, sample_weight) on symbols, and keep only the parts that it builds.
 
     During the call Keras assigns no variables, draws no seeds, and discards added losses.
     """
@@ -302,7 +302,7 @@ def _in_symbols(function: Callable[..., Any], batch: Any) -> None:
 def _functions_inlined() -> Iterator[None]:
     """Run TensorFlow's functions as Python functions.
 
-    A function traced here would reuse this trace, which lacks its assignments, in all steps.
+    If a function were traced here, all steps would reuse the trace, which lacks its assignments.
     """
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(True)  # noqa: FBT003
@@ -320,7 +320,7 @@ def symbol(value: Any) -> Any:
 
 
 def trains_as_keras(model: Any) -> bool:
-    """Tell whether a model's training steps create what `_as_a_step` creates, and nothing else."""
+    """Tell whether a model's training steps create the same parts as `_as_a_step`, and no more."""
     return has_call(model) and _is_as_keras(model, STEP)
 
 
@@ -360,13 +360,13 @@ def _lacks_layers(model: Any) -> bool:
 
 
 def _all_built(model: Any) -> bool:
-    """Tell whether everything is built but the optimizer."""
+    """Tell whether everything except the optimizer is built."""
     return not _lacks_layers(model) and all(one.built for one in _compiled(model))
 
 
 @contextmanager
 def _as_if_built(optimizer: Any) -> Iterator[None]:
-    """Keep Keras from building an optimizer that is to be built later."""
+    """Keep Keras from building the optimizer, which is built later."""
     if optimizer is None or optimizer.built:
         yield
         return

@@ -14,21 +14,21 @@ MOST_NAMED = 5
 
 
 class CallChangesError(ValueError):
-    """A call on zeros would have a lasting effect, and `fit` would differ from Keras's."""
+    """A call on zeros would have a lasting effect, so that `fit` would differ from Keras's."""
 
 
 def call_on_zeros(model: Any, batch: Any) -> None:
     """Build layers by calling the model on zeros, and undo the call's other effects.
 
     Raises:
-        CallChangesError: the call assigns to a variable that it has created itself, whose earlier
-            value cannot be restored.
+        CallChangesError: the call assigns to a variable that it has created itself. The variable
+            has no earlier value that could be restored.
     """
     x, *_ = keras.utils.unpack_x_y_sample_weight(batch)
     before = {id(one): (one, one.numpy()) for one in _that_a_call_may_change(model)}
     with _noting_assignments() as assigned:
         model(keras.tree.map_structure(_zeros, x), training=False)
-    for state in global_seed():  # created by the call, perhaps
+    for state in global_seed():  # the call may have created it
         before.setdefault(id(state), assigned.get(id(state), (state, state.numpy())))
     if changed := [one.path for name, (one, _) in assigned.items() if name not in before]:
         raise CallChangesError(
@@ -57,7 +57,7 @@ def _noting_assignments() -> Iterator[dict[int, tuple[Any, Any]]]:
 
     def note(self: Any, *arguments: Any, **keywords: Any) -> Any:
         if id(self) not in noted:
-            with tf.init_scope():  # also where a function is traced
+            with tf.init_scope():  # a function may be traced here
                 noted[id(self)] = self, self.numpy()
         return assign(self, *arguments, **keywords)
 

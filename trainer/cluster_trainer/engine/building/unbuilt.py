@@ -13,8 +13,8 @@ from cluster_trainer.private import keras_names, tensorflow_names
 class Unbuilt:
     """A snapshot of a model's unbuilt layers, and of the generators of seeds and initial values.
 
-    A `build` that fails has usually created some variables already. Called again, it would create
-    them twice, with other values. Objects that are not layers are not restored.
+    A `build` that fails has usually created some variables already. If it were called again, it
+    would create them twice, with other values. Objects that are not layers are not restored.
     """
 
     def __init__(self, model: Any) -> None:
@@ -41,7 +41,7 @@ def held_as_before(model: Any) -> Iterator[None]:
 def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
     """Yield functions that restore the layers' present attributes, with their contents."""
     held = [*layers]
-    trackers = [keras_names.tracker(one) for one in held]  # with the ids of what a layer holds
+    trackers = [keras_names.tracker(one) for one in held]  # with the ids of a layer's parts
     seen: set[int] = set()
     for one in (*held, *trackers):
         yield _refill(vars(one))
@@ -52,8 +52,8 @@ def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
 def _of_container(value: Any, seen: set[int]) -> Iterator[Callable[[], None]]:
     """Yield functions that restore the present contents of a container and nested ones.
 
-    They bypass the methods of Keras's own containers, which record each change. TensorFlow's
-    dictionaries and lists wrap a plain container, which is restored instead.
+    The functions bypass the methods of Keras's own containers, which record each change.
+    TensorFlow's dictionaries and lists wrap a plain container, which is restored instead.
     """
     if type(value).__module__.startswith("tensorflow."):
         value = tensorflow_names.without_wrapper(value)
@@ -83,7 +83,7 @@ def _refill(value: Any) -> Callable[[], None]:
 
 def _of_generators() -> Iterator[Callable[[], None]]:
     """Yield functions that restore the generators of seeds and initial values."""
-    pythons, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  what Keras seeds
+    pythons, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  Keras seeds this one
     yield lambda: random.setstate(pythons)
     yield lambda: np.random.set_state(numpys)  # noqa: NPY002
     keras_own = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)

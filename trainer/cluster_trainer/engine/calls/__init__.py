@@ -1,1 +1,1 @@
-"""The surroundings of Keras's own `fit`, `evaluate`, `predict` and calls on one batch."""
+"""Wraps Keras's own `fit`, `evaluate`, `predict` and calls on one batch."""

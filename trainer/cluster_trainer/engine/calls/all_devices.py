@@ -52,7 +52,7 @@ def on_all(
             if not _of_thread.calls[1:] and ring_of(strategy) is None:
                 _tell_of_one(strategy.extended.worker_devices)
             raise
-        if ring_of(strategy) is None and statistics.are_changed(model):  # else they have been
+        if ring_of(strategy) is None and statistics.are_changed(model):  # a ring has averaged them
             average(model)
         return result
 
@@ -82,7 +82,7 @@ def _tell_of_one(devices: tuple[str, ...]) -> None:
 
 def _is_plain(model: Any, strategy: tf.distribute.Strategy) -> bool:
     """Tell whether the script has left the model's strategy and devices to the engine."""
-    if keras_names.strategy_given(model) is strategy:  # this is a call within another one
+    if keras_names.strategy_given(model) is strategy:  # within another call
         return True
     return (
         keras_names.strategy_given(model) is None
@@ -109,7 +109,7 @@ def _held(model: Any, strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def see_strategy(optimizer: Any, made_in: tf.distribute.Strategy) -> tf.distribute.Strategy:
-    """Return the strategy that holds an optimizer's variables now; else the one it was made in."""
+    """Return the strategy that holds an optimizer's variables now, by default its own."""
     current = tf.distribute.get_strategy()
     if local_devices.is_of_all(current):
         return current

@@ -17,7 +17,7 @@ from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 
 log = logging.getLogger("trainer")
-# (run it, its bound arguments, its announcement) -> History
+# (a function that runs the fit, its bound arguments, its announcement) -> History
 AroundFit = Callable[[Callable[..., Any], inspect.BoundArguments, running.Running], Any]
 KerasTrainer = keras_names.TensorFlowTrainer
 
@@ -42,7 +42,7 @@ def own_functions(model: Any) -> list[str]:
 
 
 def _has_own_functions(model: Any) -> bool:
-    """Tell whether a model overrides any of them, and warn: then Keras runs without the engine."""
+    """Tell whether a model has own functions, and warn: Keras runs it without the engine."""
     if own := own_functions(model):
         log.warning(
             "%s has its own %s: Keras trains it without the engine and without checkpoints, and "
@@ -57,7 +57,7 @@ def _has_own_functions(model: Any) -> bool:
 def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., Any]:
     """Return a `fit` that is announced, and that `around` runs.
 
-    Keras runs it without `around` within another `fit`, for a model with functions of its own, and
+    Keras runs it without `around` within another `fit`, if the model has functions of its own, and
     under a strategy that the engine does not support.
     """
     signature = inspect.signature(fit)
@@ -66,7 +66,7 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
     def fit_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
         given = signature.bind(self, *arguments, **keywords)
         call = announcement_of("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
-        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a fit of a callback
+        call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a callback's fit
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
             reads.note(self)
             order = running.Order(seed=seed_of_fit(0))
@@ -97,7 +97,7 @@ def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(evaluate)
     def evaluate_announced(self: Any, *arguments: Any, **keywords: Any) -> Any:
         callbacks = signature.bind(self, *arguments, **keywords).arguments.get("callbacks")
-        # Keras's own mark of the fit's validations, in contrast to those of its callbacks.
+        # Keras marks the fit's own validations, but not those of callbacks.
         is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
         call = announcement_of("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
         with running.announced(call), group.failure_told(), explained_by_batch(self, call):
@@ -124,12 +124,12 @@ def announcement_of(
     if wanting:
         log.info("one step per call, because %s has hooks for each batch", ", ".join(wanting))
     watched = running.current().watched
-    return replace(  # a validation's stops and limits are those of its fit
+    return replace(  # a validation has the stops and limits of its fit
         running.current(),
         name=name,
         one_batch_a_call=bool(wanting),
         has_own_functions=_has_own_functions(model),
         is_of_callback=running.is_in_fit() and not is_fits,
-        has_iterator=running.is_in_fit(),  # also if its data predict, before it is made
+        has_iterator=running.is_in_fit(),  # a fit's data may call `predict` before it exists
         watched=watched if is_fits else replace(watched, meet=lambda: None),
     )

@@ -1,4 +1,4 @@
-"""The strategies that the engine supports, and the averages of a model's statistics in them."""
+"""Lists the strategies that the engine supports, and averages a model's statistics in them."""
 
 from typing import Any
 

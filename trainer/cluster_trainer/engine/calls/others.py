@@ -1,4 +1,4 @@
-"""Calls on one batch, and calls that read a model outside of a `fit`."""
+"""Wraps calls on one batch, and calls that read a model outside of a `fit`."""
 
 import inspect
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from cluster_trainer.engine.fixed_size import explained
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.steps import as_tensor
 
-# (run it, the strategy of its model) -> its result
+# (a function that runs the call, the strategy of its model) -> the call's result
 AroundOther = Callable[[Callable[[], Any], tf.distribute.Strategy], Any]
 
 
@@ -36,7 +36,8 @@ def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a call on one batch that averages statistics, and explains a failure.
 
     Over a ring, statistics are averaged after each training step, because the next read may happen
-    on this worker alone. Otherwise they are averaged before a read, if steps have changed them.
+    on this worker alone. Without a ring, they are averaged before a read, if steps have changed
+    them.
     """
     signature = inspect.signature(method)
     trains = method.__name__ == "train_on_batch"

@@ -40,7 +40,7 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 
         call = announcement_of("predict", self, None, ())
         call.one_batch_a_call = self.steps_per_execution == 1
-        call.asked = WeakSet()  # each batch asks whether all have the model: ask once per call
+        call.asked = WeakSet()  # each batch would ask whether all workers have the model
         rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
         if ring_of(self.distribute_strategy) and are_few(rows):
             return _by_itself(self, (rows,), run, call)
@@ -57,9 +57,9 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
 def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:
     """Return this worker's predictions, without the other workers.
 
-    The others may predict at other times, or not at all. Only the first time that a model predicts
-    do all workers meet, and get the chief's values. `rows` are the given rows, or their
-    specification.
+    The others may predict at other times, or not at all. All workers meet before a model's first
+    prediction, to get the chief's values, and if steps have changed its statistics, to average
+    these. `rows` are the given rows, or their specification.
     """
 
     def alone() -> Any:
@@ -70,7 +70,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
     with group.failure_told():
         try:
             build_to_predict(model, rows)
-        except Exception:  # noqa: BLE001  symbols cannot build it; a prediction builds it
+        except Exception:  # noqa: BLE001  symbols cannot build the model, but a prediction can
             alone()
         # Outside of a fit a model gets values once, and not at each call.
         with running.announced(call) if running.is_in_fit() else nullcontext():

@@ -1,1 +1,1 @@
-"""The sources of batches, and each replica's share of them."""
+"""Reads batches, and gives each replica its share of them."""

@@ -1,4 +1,4 @@
-"""Arrays that TensorFlow reads in place, in memory or in a mapped file, without a copy.
+"""Gives TensorFlow arrays in memory or in a mapped file, without a copy.
 
 `tf.constant` copies an array, and copies it twice if it does not begin on a 64-byte boundary
 (measured with TensorFlow 2.21). DLPack shares the memory, but does not check it: TensorFlow aborts
@@ -24,7 +24,7 @@ def as_tensor(array: np.ndarray) -> tf.Tensor:
     """Return a tensor in host memory that shares the array's memory if possible.
 
     An array that is read-only, not contiguous, not aligned or not in native byte order is copied.
-    Afterwards neither the array nor the tensor may be written to.
+    Do not write to the array or the tensor afterwards.
     """
     shareable = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
     if not shareable or array.ctypes.data % ALIGNMENT:

@@ -35,9 +35,9 @@ def cut(
         components: the parts that were batched together; see pieces.py.
 
     Returns:
-        for each local replica its part of the batch and its weight, float32 []. If the batch may
-        turn out to be one that cannot be cut, a third value, bool [], tells whether it is; then
-        each replica computes all of it.
+        for each local replica its part of the batch and its weight, float32 []. If the parts may
+        have different numbers of rows, there is a third value, bool []. If it is true, the batch
+        cannot be cut, and each replica computes all of it.
     """
     batch = tf.nest.map_structure(_as_tensor, batch)
     pieces = Pieces(tf.nest.flatten(batch), components, replicas.total)
@@ -78,7 +78,7 @@ def without_rows(leaf: Any) -> Any:
 def handed_out(
     batch: Any, strategy: tf.distribute.Strategy, local: int
 ) -> list[tuple[Any, tf.Tensor]]:
-    """Return the local replicas' parts of a distributed batch, each with its size."""
+    """Return the local replicas' parts of a distributed batch, each with its size, float32 []."""
     parts = [
         tf.nest.map_structure(
             lambda value, index=index: strategy.experimental_local_results(value)[index], batch
@@ -90,7 +90,7 @@ def handed_out(
 
 def _as_tensor(leaf: Any) -> Any:
     if isinstance(leaf, tf.experimental.Optional):
-        return None  # the size of a tf.data.Dataset that Keras makes is None
+        return None  # Keras's own datasets have an Optional in place of None
     if leaf is None or isinstance(leaf, (tf.SparseTensor, tf.RaggedTensor)):
         return leaf
     return tf.convert_to_tensor(leaf)
@@ -115,7 +115,7 @@ def _taker(start: tf.Tensor, stop: tf.Tensor, pieces: Pieces, replicas: Replicas
 
 
 def _fixed_size(leaf: Any, pieces: Pieces, replicas: Replicas) -> int | None:
-    """Return how many rows of a part each share has; None: shares differ, or it is unknown."""
+    """Return the number of rows of a part in each share; None: it differs, or is unknown."""
     rows, count = leaf.shape[0], pieces.count
     if not (rows and isinstance(count, int)):
         return None

@@ -1,4 +1,4 @@
-"""The training arrays of a fit: each becomes a tensor once, even if the fit begins again."""
+"""Makes a tensor of each training array of a fit once, even if the fit begins again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,11 @@ import numpy as np
 class GivenArrays:
     """Arrays, and the tensors that were made from them.
 
-    A fit begins again when it resumes after a loss, or was rehearsed. Making a tensor of most
-    arrays copies them, which takes as long as reading all of their memory. So each copy is made
-    once, before a callback can change the array: a worker in a new process starts with the same
-    values. An array that shares its memory with its tensor is not copied, and shows each change.
+    A fit begins again when it resumes after a lost worker, or was rehearsed. Most arrays are copied
+    to become tensors, which takes as long as reading all of their memory. So each copy is made
+    once, before a callback can change the array, because a worker in a new process also starts with
+    the original values. An array that shares its memory with its tensor is not copied, so the
+    tensor shows each change.
     """
 
     def __init__(self, *data: Any) -> None:
@@ -31,6 +32,6 @@ class GivenArrays:
         return self._tensors[id(leaf)]
 
     def let_go(self) -> None:
-        """Release all of them: the fit is over."""
+        """Release all arrays and tensors when the fit is over."""
         self._arrays.clear()
         self._tensors.clear()

@@ -42,12 +42,12 @@ TOGETHER = (Component(),)
 
 
 def has_rows(leaf: Any) -> bool:
-    """Tell whether a part of a batch has rows, rather than one value for the whole batch."""
+    """Tell whether a part of a batch has rows, and not one value for the whole batch."""
     return leaf is not None and leaf.shape.rank != 0
 
 
 def rows_of(leaf: Any) -> Any:
-    """Return the number of a part's rows: a number if it is known, else a tensor int64 []."""
+    """Return the number of a part's rows: an integer if it is known, else a tensor, int64 []."""
     if isinstance(leaf, tf.SparseTensor):
         return leaf.dense_shape[0]
     if isinstance(leaf, tf.RaggedTensor):
@@ -101,7 +101,7 @@ class Pieces:
         return tf.where(can_be_cut, tf.maximum(divisor, 1), 1)
 
     def _conditions(self) -> list[Any]:
-        """Return the conditions under which the batch can be cut: each component is consistent."""
+        """Return the conditions for cutting the batch, bools: each component is consistent."""
         found: list[Any] = [True]
         for rows, batch_size in self._components:
             found += [one == rows[0] for one in rows[1:]]

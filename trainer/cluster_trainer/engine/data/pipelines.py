@@ -1,4 +1,4 @@
-"""Finds facts about a tf.data pipeline without reading it, which would use up a shuffle order."""
+"""Finds facts about a tf.data pipeline without reading it: reading would use up a shuffle order."""
 
 import logging
 import time
@@ -19,9 +19,9 @@ from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
 
 log = logging.getLogger("trainer")
-# The number of rows in a digest, by which workers tell whether they have the same data.
+# The number of rows in a digest, with which workers compare their data.
 DIGESTED = 16
-# TensorFlow's operations within the function of an `interleave` or a `flat_map` that may shuffle.
+# Operations in the function of an `interleave` or a `flat_map` that show that it may shuffle.
 CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSeedGenerator")
 TOLD_SECONDS = 10.0
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
@@ -44,7 +44,7 @@ _of_ended_fits: WeakSet[Any] = WeakSet()
 
 
 def steps_of(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
-    """Yield a dataset and all datasets that it is made from, optionally without those of caches."""
+    """Yield a dataset and all datasets that it is made from; `in_caches`: also those of caches."""
     yield dataset
     if in_caches or type(dataset).__name__ not in tensorflow_names.CACHES:
         for one in tensorflow_names.inputs_of(dataset):
@@ -65,7 +65,7 @@ def facts(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
-    """Return {ROWS: a digest of some rows that a dataset was made of}; {} without rows."""
+    """Return {ROWS: a digest of some rows that a dataset was made from}; {} without rows."""
     found = [rows for one in steps_of(dataset) for rows in _rows(one)]
     digest = sha256()
     for rows in found:
@@ -74,10 +74,10 @@ def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def of_numbers(dataset: tf.data.Dataset) -> dict[str, str]:
-    """Return {DATA_NUMBERS: the constants in its functions' graphs}; {} without any.
+    """Return {DATA_NUMBERS: the constants in the graphs of a dataset's functions}; {} without any.
 
-    A `map` has them from variables of the script, such as a scale. Strings are omitted, because
-    paths may differ between workers.
+    The constants come from variables of the script, such as a scale in a `map`. Strings are
+    omitted, because paths may differ between workers.
     """
     graphs = [graph for one in steps_of(dataset) for graph in tensorflow_names.graphs_of(one)]
     nodes = [node for graph in graphs for node in nodes_within(graph) if node.op == "Const"]
@@ -87,7 +87,7 @@ def of_numbers(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def _number(constant: Any) -> str:
-    """Return a constant's numbers as text; of many, only the shape; "" for strings."""
+    """Return a constant's numbers as text, or type and shape if there are many; "" for strings."""
     dtype, shape = tf.as_dtype(constant.dtype), tf.TensorShape(constant.tensor_shape)
     if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
         return ""
@@ -116,7 +116,7 @@ def warnings(dataset: tf.data.Dataset) -> list[str]:
 
 
 def components(dataset: tf.data.Dataset) -> Sequence[Component]:
-    """Return which parts of a dataset's batches were batched together; see pieces.py.
+    """Return the parts of a dataset's batches that were batched together; see pieces.py.
 
     Parts that a zip joins were batched separately, unless a later step may have changed them.
     """
@@ -126,7 +126,7 @@ def components(dataset: tf.data.Dataset) -> Sequence[Component]:
 
 
 def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
-    """Yield the component of each zipped dataset; None: it is unknown how it was batched."""
+    """Yield the component of each zipped dataset; None: the dataset's batching is unknown."""
     while type(dataset).__name__ in tensorflow_names.AS_THEY_ARE:
         (dataset,) = tensorflow_names.inputs_of(dataset)
     if type(dataset).__name__ == tensorflow_names.ZIP:
@@ -149,16 +149,16 @@ def _components(dataset: tf.data.Dataset) -> Iterator[Component | None]:
 
 
 def shapes(dataset: tf.data.Dataset) -> list[tf.TensorShape]:
-    """Return the shapes of the parts of a dataset's elements, without those that are None."""
+    """Return the shapes of the parts of a dataset's elements; parts that are None are omitted."""
     specs = tf.nest.flatten(dataset.element_spec)
-    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has none
+    return [spec.shape for spec in specs if hasattr(spec, "shape")]  # None has no shape
 
 
 def begin(dataset: tf.data.Dataset, times: int) -> None:
-    """Use up the orders of a `shuffle` that `times` iterators use up.
+    """Use up as many orders of a `shuffle` as `times` iterators use up.
 
-    Beginning an iterator uses up one order. If an iterator uses several orders, or caches one, it
-    is read to its end. If the data have only one order, nothing is done.
+    An iterator uses up one order when it begins. If an iterator uses several orders, or caches one,
+    it is read to its end. If the data have only one order, nothing is done.
     """
     if times < 1 or not any(map(_may_reshuffle, steps_of(dataset))):
         return
@@ -193,7 +193,7 @@ def warn_of_ended(dataset: tf.data.Dataset) -> None:
     """Warn if a dataset shares a shuffle with a fit that had finished; see `note_ended`.
 
     Each iterator of a `Dataset.shuffle` has the next order of its seed. This process has begun none
-    of the finished fit's iterators, so that the count of orders starts too low.
+    of the finished fit's iterators, so the count of orders starts too low.
     """
     if any(one in _of_ended_fits for one in steps_of(dataset)):
         warn_of_shared_shuffle()
@@ -251,7 +251,7 @@ def calls_python(dataset: tf.data.Dataset) -> bool:
 
 
 def _needs_reading(dataset: tf.data.Dataset) -> bool:
-    """Tell whether a dataset is finite, and one of its iterators uses several orders or caches one.
+    """Tell whether a dataset is finite, and an iterator uses several orders or caches one.
 
     A dataset that may be endless cannot be read to its end.
     """
@@ -261,7 +261,7 @@ def _needs_reading(dataset: tf.data.Dataset) -> bool:
 def keeps_or_repeats_orders(dataset: tf.data.Dataset) -> bool:
     """Tell whether a dataset has a part that reads shuffled data again, or caches them.
 
-    Then the number of orders that an iterator uses up depends on how far it is read.
+    If so, the number of orders that an iterator uses up depends on how far it is read.
     """
     again = [
         one
@@ -280,13 +280,13 @@ def _may_be_endless(dataset: tf.data.Dataset) -> bool:
     if name == tensorflow_names.TAKE and tensorflow_names.count_of(dataset) >= 0:
         return False
     some = all if name == tensorflow_names.ZIP else any  # a zip ends with its shortest
-    # The first input of `sample_from_datasets` chooses among the others, as long as there are any.
+    # The first input of `sample_from_datasets` only chooses among the others.
     first = int(name == tensorflow_names.DIRECTED_INTERLEAVE)
     return some(map(_may_be_endless, tensorflow_names.inputs_of(dataset)[first:]))
 
 
 def _rows(dataset: Any) -> list[tf.Tensor]:
-    """Return the tensors that a dataset was made of, for example by `from_tensor_slices`."""
+    """Return the tensors that a dataset was made from, for example by `from_tensor_slices`."""
     are_variants = (tf.variant, tf.resource)  # ragged rows, for example
     return [
         one
@@ -296,7 +296,7 @@ def _rows(dataset: Any) -> list[tf.Tensor]:
 
 
 def _some_of(rows: tf.Tensor) -> tf.Tensor:
-    """Return DIGESTED rows at most; paths without their folders, which may differ by worker."""
+    """Return at most DIGESTED rows; paths without their folders, which may differ by worker."""
     places = np.unique(np.linspace(0, len(rows) - 1, DIGESTED, dtype=np.int64))
     some = tf.gather(rows, places)
     if rows.dtype != tf.string:

@@ -1,7 +1,8 @@
 """Lets `fit` take sources of known length that return single examples by index.
 
-PyTorch calls such a source a map-style data set, and Grain a random-access source. Keras accepts
-neither. Here `fit(x=source, batch_size=64)` does, with the same order and exactness as arrays.
+PyTorch calls such a source a map-style data set, and Grain calls it a random-access source. Keras
+accepts neither. Here `fit(x=source, batch_size=64)` works, with the same order and exactness as
+arrays.
 """
 
 import inspect
@@ -65,7 +66,7 @@ class RandomAccess(RowDataset):
         """Return a part of some examples as an array, in the type of the first example.
 
         Raises:
-            TypeError: their numbers cannot be cast to that type within the same kind.
+            TypeError: the numbers cannot be cast to that type within the same kind.
         """
         dtype, values = self._dtypes[place].as_numpy_dtype, np.asarray(part)
         is_number = values.dtype.kind in "biuf"
@@ -83,7 +84,7 @@ def _dtype_of(leaf: np.ndarray) -> tf.DType:
 
 
 def is_random_access(data: Any) -> bool:
-    """Tell whether data have `__len__` and `__getitem__`, and are of no kind that Keras takes."""
+    """Tell whether data have `__len__` and `__getitem__`, and Keras does not accept them."""
     if isinstance(data, KNOWN) or keras_names.can_slice_array(data):
         return False
     if keras_names.is_torch_dataloader(data) or keras_names.is_grain_dataset(data):

@@ -1,4 +1,4 @@
-"""Data whose rows are read within TensorFlow's graphs: each replica reads only its own."""
+"""Defines data whose rows are read within TensorFlow's graphs: a replica reads only its own."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +17,8 @@ class EpochOrder:
     Attributes:
         examples: the number of examples.
         batch_size: the size of the global batch.
-        seed: the seed of the order, which changes with each pass; None: the examples' own order.
+        seed: the seed of the order; the order changes with each pass. None: the examples' own
+            order.
         bytes_of_example: the approximate memory of one example, in bytes.
         take_work: whether taking an example costs more than a copy, such as decoding a picture.
     """
@@ -64,7 +65,7 @@ class RowDataset(keras.utils.PyDataset, ABC):
         return math.ceil(self.examples / self.batch_size)
 
     def __getitem__(self, index: int) -> Any:
-        """Return a whole batch of NumPy arrays, which Keras requests without the engine."""
+        """Return a whole batch of NumPy arrays; Keras calls this if it runs without the engine."""
         begin = index * self.batch_size
         rows = np.arange(begin, min(begin + self.batch_size, self.examples), dtype=np.int64)
         batch = self.take(tf.constant(rows), tf.constant(0, tf.int64))

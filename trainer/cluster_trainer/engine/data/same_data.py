@@ -1,7 +1,7 @@
-"""Compares the workers' data, of which each worker has its own copy and takes its shares.
+"""Compares the workers' data: each worker has its own copy, and takes its shares from it.
 
 Differences in arrays and in a pipeline's seeds are refused. Data that a user's code makes may be
-random, such as augmented pictures, so differences in them only cause a warning. There is no warning
+random, such as augmented pictures, so their differences only cause a warning. There is no warning
 if the differing parts change with each reading, and the other parts, such as labels, are the same.
 """
 
@@ -51,14 +51,13 @@ class RowsOfItsOwnError(Exception):
 def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool:
     """Tell whether workers have different rows to predict, such as noise that each has drawn.
 
-    Each of them must call this, and gets the same answer. `more` are additional facts about the
-    data.
+    All workers must call this, and get the same answer. `more` has additional facts about the data.
     """
     what = f"{PREDICT} (data)"
     everyone = facts.of_all(workers, {**_found(source), **more}, what)
     if not everyone:
         return False
-    # Data that are drawn again each time, such as augmented pictures, may be divided.
+    # Data that change with each reading, such as augmented pictures, may be divided.
     return not _drawn_anew(workers, source, what).issuperset(facts.differing(everyone))
 
 
@@ -79,7 +78,7 @@ def refuse_others(
 
     Raises:
         ConfigurationError: the data differ; it names all differences, on every worker.
-        PeerUnfit: only new workers differ, and this is not one of them; see newcomers.py.
+        PeerUnfit: only newcomers differ, and this worker is no newcomer; see newcomers.py.
     """
     found = _found(source)
     everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
@@ -90,8 +89,8 @@ def refuse_others(
     wrong = [name for name in others if not (name in source.doubtful or name.startswith(EXAMPLES))]
     if wrong and not may_differ:
         _refuse(workers, everyone, wrong)
-    # Data that are drawn again each time are identified by the rest: augmented pictures by their
-    # labels.
+    # Parts that change with each reading are identified by the other parts: augmented pictures by
+    # their labels.
     return ", ".join(others) if {*found} == drawn or not drawn.issuperset(others) else ""
 
 
@@ -154,21 +153,22 @@ def refuse_lengths(
 ) -> None:
     """Refuse data of different lengths; all workers call this with the same counts.
 
-    Workers with more batches would wait for others that have none left, and shares of batches of
+    Workers with more batches would wait for workers that have none left. Shares of batches of
     different sizes do not add up to one batch.
 
     Args:
         workers: the workers.
-        counts: how many each of them has, in rank order; None: it is unknown.
-        things: what is counted: "batches" or "examples".
-        of: what it is counted in.
+        counts: each worker's number of things, in rank order; None stands for an unknown number.
+            The list is empty if the engine has read the batch.
+        things: the name of the things that are counted, "batches" or "examples".
+        of: the name of their whole, "data" or "batch".
 
     Raises:
-        ConfigurationError: the lengths differ; or this is a newcomer, and only newcomers' lengths
-            differ.
-        PeerUnfit: only newcomers' lengths differ, and this is not one of them; see newcomers.py.
+        ConfigurationError: the lengths differ. If only newcomers' lengths differ, it is raised on
+            newcomers alone.
+        PeerUnfit: only newcomers' lengths differ, and this worker is no newcomer; see newcomers.py.
     """
-    if len({*counts}) <= 1:  # there are none if the engine has read the batch
+    if len({*counts}) <= 1:
         return
     numbers = ["unknown" if one is None else str(one) for one in counts]
     workers.leave_out_or_part(numbers, f"the number of its {things}")
@@ -179,14 +179,14 @@ def refuse_lengths(
 
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
-    """Return the parts of a batch that differ between workers, "" if none; all workers call it."""
+    """Return the differing parts of the workers' batches, "" if none; all workers call this."""
     return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))
 
 
 def of_batch(batch: Any) -> dict[str, str]:
-    """Return a digest of each part of a batch; only some may be random, such as pictures.
+    """Return a digest of each part of a batch, because only some parts may be random.
 
-    Parts of other types than numbers, text and dense arrays or tensors are omitted.
+    Only numbers, text, and dense arrays or tensors have a digest. Other parts are omitted.
     """
     parts = [_content_of(leaf) for leaf in keras.tree.flatten(batch)]
     return {
@@ -224,8 +224,8 @@ def leaving_generators() -> AbstractContextManager[None]:
 def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
     """Restore the random generators after a user's code has returned data; see Source.
 
-    They are not restored while threads read another source, as during a validation: numbers that
-    these threads have drawn meanwhile would be drawn again.
+    They are not restored while threads read another source, as during a validation. The threads
+    would draw some of their numbers again.
     """
     source.end_pass()  # its threads may still read ahead, and draw
     are_others_read = any(one is not source for one in _read_now)
@@ -235,7 +235,7 @@ def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
 @contextmanager
 def drawing_nothing() -> Iterator[None]:
     """Restore Python's and NumPy's random generators after the context."""
-    python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  users draw from it
+    python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002  scripts draw from this one
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The first batch: joins the replicas' shares again, and returns them to the steps afterwards."""
+"""Joins the replicas' shares of the first batch, and returns them to the steps afterwards."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ WHAT = "the first batch"
 
 
 class NotComparableError(Exception):
-    """The two ways cannot be compared; the text says why."""
+    """The two ways cannot be compared; the text gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Batch:
         """Join all replicas' shares to the whole batch; all workers call this.
 
         Raises:
-            NotComparableError: on all workers: a replica has no examples, a share is sparse or
-                ragged, or every replica computes the whole batch.
+            NotComparableError: a replica has no examples, a share is sparse or ragged, or every
+                replica computes the whole batch. All workers raise it.
         """
         if any(bool(is_whole) for _, _, *flags in shares for is_whole in flags):  # on all workers
             raise NotComparableError("every replica computes the whole batch")
@@ -72,7 +72,7 @@ def _rows(part: Any) -> list[int]:
 
 
 def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
-    """Return each local replica's part of the batch, from the rows of its parts."""
+    """Return each local replica's rows of the batch's parts, from the numbers of rows."""
     found: list[dict[Cut, None]] = [{} for _ in rows]
     for of_part in zip(*rows, strict=True):
         counts = workers.gather(sum(of_part), WHAT)
@@ -98,7 +98,7 @@ def on_replicas(
 ) -> Any:
     """Run a function on each replica, and return the result of this process's first replica.
 
-    Workers of TensorFlow's cluster can gather only within a trace, so it is traced for them.
+    Workers of TensorFlow's cluster can gather only within a trace, so the function is traced there.
     """
 
     def run(each: Any) -> Any:
@@ -115,7 +115,8 @@ def iterator_of(batch: Any, spec: Any) -> Any:
     Args:
         batch: the batch.
         spec: the element specification of the iterator from which the batch was taken. Its shapes
-            may be less specific than the batch's; with it, the steps need no second trace.
+            may be less specific than the batch's. With the same specification, the steps need no
+            second trace.
     """
     one = tf.raw_ops.TensorDataset(
         components=tensorflow_names.to_tensor_list(spec, batch),

@@ -5,7 +5,7 @@ with the same random numbers. Optimizers get gradients but apply none, and all v
 has assigned are restored. Both ways run eagerly, so that nothing is traced for the comparison.
 
 Each BatchNormalization uses the whole batch's statistics in both ways. A share's own statistics
-differ, which needs no warning.
+differ on purpose, and need no warning.
 """
 
 import json
@@ -60,7 +60,7 @@ class FirstBatch:
         otherwise: the treatment of the batch if a call of Keras's does not determine it.
 
     Attributes:
-        due: tells whether the next batch is to be computed both ways.
+        due: decides whether to compute the next batch both ways.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class FirstBatch:
         try:
             self._must_be_comparable(traced, iterators)
             found = self._compared(shares, traced)
-        except Exception as error:  # a step of the script's own, which need not run eagerly
+        except Exception as error:  # a script's own step may fail eagerly
             if (ring := ring_of(self._strategy)) is not None and ring.error is not None:
                 raise
             log.debug("the first batch could not be compared", exc_info=True)
@@ -120,7 +120,7 @@ class FirstBatch:
         """Refuse a step that cannot run twice, or cannot run eagerly.
 
         Raises:
-            NotComparableError: with the reason.
+            NotComparableError: the step cannot; the text gives the reason.
         """
         if traced is None:
             raise NotComparableError(
@@ -181,7 +181,7 @@ class FirstBatch:
         return {"differs": both.said(), "names": json.dumps(both.names())}
 
     def _tried(self, batch: Batch) -> Uncompared | None:
-        """Try the shares without sums; return why the batch cannot be compared, None if it can."""
+        """Try the shares without sums; return the reason not to compare, None if there is none."""
         ways = batch.ways()
 
         def compute() -> None:
@@ -258,7 +258,7 @@ class FirstBatch:
 
     def _summed(self, rows: Sequence[np.ndarray]) -> np.ndarray:
         """Return the sum over all replicas; `rows` has a vector for each local replica."""
-        if not rows[0].size:  # TensorFlow's collectives crash at sums of nothing
+        if not rows[0].size:  # TensorFlow's collectives crash with empty vectors
             return rows[0]
         each = tensorflow_names.for_each_replica([tf.constant(row) for row in rows])
         found = on_replicas(self._strategy, lambda row: summed([tf.identity(row)], WHAT)[0], each)
@@ -271,7 +271,7 @@ def _things(several: Replicas) -> str:
 
 
 def _drawn(ways: Sequence[Way]) -> dict[str, str]:
-    """Return facts about the local replicas' draws: those that cannot be made equal, and shapes."""
+    """Return facts about the local replicas' draws: unequal ones, and the shapes of all draws."""
     differing = sorted({name for way in ways for name in way.differing})
     shapes = sorted({str(way.shapes) for way in ways})
     return {"differing": json.dumps(differing), "shapes": json.dumps(shapes)}
@@ -281,7 +281,7 @@ def _must_be_alike(drawn: Sequence[facts.Facts]) -> None:
     """Refuse to compare unless all replicas have drawn the same numbers, in both ways.
 
     Raises:
-        NotComparableError: with the draws that differ.
+        NotComparableError: some draws differ; it names them.
     """
     names = {name for one in drawn for name in json.loads(one["differing"])}
     if len({shapes for one in drawn for shapes in json.loads(one["shapes"])}) > 1:
@@ -345,7 +345,7 @@ def _as_one_device(model: Any) -> Iterator[None]:
 def _refusing_sums() -> Iterator[None]:
     """Refuse a step that itself sums over a strategy's replicas.
 
-    Each replica has the whole batch, so such a sum would count it several times. In a cluster, it
+    If each replica has the whole batch, such a sum would count it several times. In a cluster, it
     would wait forever for the workers that do not compute the whole batch.
     """
 
@@ -361,7 +361,7 @@ def _refusing_sums() -> Iterator[None]:
 
 @contextmanager
 def _eagerly() -> Iterator[None]:
-    """Run TensorFlow's functions as Python functions: a trace would keep the replaced draws.
+    """Run TensorFlow's functions as Python functions, because a trace would keep replaced draws.
 
     TensorFlow warns that this does not affect pipelines, and that it is slow. Neither matters here,
     so the warnings are hidden.

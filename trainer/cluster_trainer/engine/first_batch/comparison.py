@@ -1,4 +1,4 @@
-"""The results of the two ways of computing the first batch, in numbers and in words."""
+"""Compares the results of the two ways of computing the first batch, and describes differences."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from cluster_trainer.engine.first_batch.way import Way, distance, norm
 
 # Relative differences: reordered sums differ by about 1e-6, and 16-bit numbers by about 1e-2.
 ROUNDING, ROUNDING_OF_16_BITS = 1e-3, 5e-2
-# Values may cancel out in a mean over replicas. Then only the rounding of their parts remains.
+# Values may cancel out in a mean over replicas, so that only the rounding of their parts remains.
 LEFT_BY_ROUNDING = 1e-5
 SHOWN = 3
 GRADIENTS = "norm of gradients"
@@ -59,11 +59,11 @@ class Both:
     Attributes:
         whole: the results of one device.
         shared: the results of all replicas; state is their mean, weighted by their shares.
-        before: the values before both ways of all state that has changed, by name.
+        before: the initial values of all state that has changed, by name.
         replicas: the number of replicas.
         things: a word for the replicas, such as `workers`.
         tolerance: the largest relative difference that rounding explains.
-        trains: whether the step trains (otherwise it evaluates).
+        trains: whether the step trains, and does not evaluate.
         told: the names of differences that were already reported.
     """
 
@@ -93,7 +93,7 @@ class Both:
         )
 
     def _shown(self) -> list[Difference]:
-        """Return the first differences; those of metrics only if there are no others."""
+        """Return the first differences; differences of metrics only if there are no others."""
         return ([*self._of_training(), *self._of_state()] or self._of_metrics())[:SHOWN]
 
     def _said_of_metrics(self) -> str:
@@ -176,7 +176,7 @@ class Both:
 
 
 def said_of_branches(replicas: int, things: str, *, trains: bool) -> str:
-    """Return a text that says that the replicas compute different sums from each other."""
+    """Return a text for replicas that compute different sums from each other."""
     return (
         f"The step computes different values on {replicas} {things}, for example in branches of "
         "`tf.cond(tf.reduce_sum(x) > 0, …)`: each decides by its share of the batch, and one "

@@ -1,7 +1,7 @@
 """Makes the random draws of a step the same in both ways of computing the first batch.
 
-A replica draws the numbers of the whole batch, and uses its share's rows. Draws for which this is
-impossible, such as a random order of the batch, are noted: then the ways cannot be compared.
+A replica draws the numbers of the whole batch, and uses its share's rows. If this is impossible, as
+for a random order of the batch, the draw is noted, and the ways cannot be compared.
 """
 
 import random
@@ -70,7 +70,7 @@ def _replacements() -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
 def _of_generator(
     module: Any, like: Any, of_way: Callable[[Way], Any]
 ) -> Iterator[tuple[Replaceable, Callable[..., Any]]]:
-    """Yield replacements for a module's functions: a step draws from its way's generator."""
+    """Yield replacements for a module's functions, which draw from the generator of a way."""
     for name in dir(like):
         if not name.startswith("_") and callable(getattr(module, name, None)):
             theirs = Replaceable(module, name)
@@ -111,7 +111,7 @@ def _in_rows(own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _counted(own: Callable[..., Any], stateless: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that draws without a seed: its seed is the number of the draw."""
+    """Return a function that draws with the number of the draw as its seed."""
     is_uniform = stateless is tf.random.stateless_uniform
 
     def counted(

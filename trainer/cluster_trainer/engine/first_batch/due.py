@@ -26,7 +26,7 @@ log = logging.getLogger("trainer")
 
 
 class Due:
-    """Tells whether the next batch of a model's steps is to be computed both ways.
+    """Decides whether to compute the next batch of a model's steps both ways.
 
     Args:
         model: the compiled model.
@@ -72,7 +72,7 @@ class Due:
         if not self.is_wanted():
             return False
         is_new = self._has_changed(*traced)
-        # A survivor that continues in a new ring has compared it already; a newcomer has not.
+        # A survivor in a new ring has already compared its first batch; a newcomer has not.
         if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
             return False
         self._times += 1
@@ -80,14 +80,14 @@ class Due:
         if source is not None and source.is_distributed:
             why = "TensorFlow shares the data out"
         elif source is not None and source.calls_users and self._model.run_eagerly:
-            # Both may draw from NumPy, whose generator cannot be restored while the threads read.
+            # Both may draw from NumPy. Its generator cannot be restored while the threads read.
             why = "the step runs eagerly, beside threads that read data"
         if why:
             self.say_unknown(why)
         return not why
 
     def _has_changed(self, traces: int, traced: Any) -> bool:
-        """Tell whether a step may compute something else than at the previous call of this."""
+        """Tell whether a step may compute something new since the previous call of this method."""
         if traced is not None and self._switches[0] != traces:
             self._switches = traces, switches(self._model, traced)
         seen, before = (traces, positions(self._switches[1])), self._seen
@@ -105,5 +105,5 @@ class Due:
             setattr(compiled, TOLD, self.told | {*names})
 
     def say_unknown(self, why: str) -> None:
-        """Log why a batch is not compared."""
+        """Log the reason why a batch is not compared."""
         log.info("%s cannot be compared with one device's: %s", self.title, why)

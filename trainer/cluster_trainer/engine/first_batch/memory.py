@@ -1,4 +1,4 @@
-"""Measures the peak memory of a share's step; the whole batch needs a multiple of it."""
+"""Measures the peak memory of a share's step, to estimate the whole batch's."""
 
 import os
 from collections.abc import Callable
@@ -11,7 +11,7 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 RESET_PEAK = "5"
 MIB = 2**20
 NOT_COUNTED = 64 * MIB
-"""The memory that TensorFlow takes at its first steps in any case."""
+"""The memory that TensorFlow always takes for its first steps."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The treatment of a fit's first batch, from TRAINER_FIRST_BATCH."""
+"""Defines the treatments of a first batch that TRAINER_FIRST_BATCH can choose."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

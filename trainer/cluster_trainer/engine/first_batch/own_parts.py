@@ -12,10 +12,10 @@ from cluster_trainer.engine.running import NOT_A_USERS
 from cluster_trainer.private import keras_names
 
 ACROSS_EXAMPLES = ("circle", "dice", "tversky")
-"""Keras's own losses that are not a mean of the examples' losses, by their functions' names."""
+"""The function names of Keras's own losses that are not a mean of the examples' losses."""
 
 ACTIVATIONS = ("activation", "recurrent_activation")
-"""Attributes of layers that hold functions of a batch; Keras's own treat each example alone."""
+"""Attributes of layers that hold functions of a batch. Keras's own treat each example alone."""
 
 KERASS_ACTIVATIONS = keras.activations.relu.__module__.rpartition(".")[0]
 
@@ -92,7 +92,7 @@ def _has_axis_of_batch(axes: Any, rank: int | None) -> bool:
 def _rank_of_input(layer: Any) -> int | None:
     try:
         first, *_ = keras.tree.flatten(layer.input)
-    except (AttributeError, ValueError):  # it has none, or several
+    except (AttributeError, ValueError):  # the layer has no input, or several
         return None
     return len(first.shape) or None
 

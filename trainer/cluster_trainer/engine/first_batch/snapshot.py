@@ -37,8 +37,12 @@ class Variable(NamedTuple):
 class Snapshot:
     """A snapshot of variables, and of the attributes of a model and its layers.
 
-    It covers all state that a step may change. A value is copied only when its variable is
-    assigned. `traced` is a trace of the step.
+    It covers all variables that a step may change, and the attributes themselves, but not the
+    contents of lists and dictionaries. A value is copied only when its variable is assigned.
+
+    Args:
+        model: the compiled model.
+        traced: a trace of the step.
     """
 
     def __init__(self, model: keras.Model, traced: Any) -> None:
@@ -53,7 +57,7 @@ class Snapshot:
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
 
     def restore(self) -> None:
-        """Restore everything, bit for bit."""
+        """Restore the variables, bit for bit, and the attributes."""
         for variable, value in self._before.values():
             variable.write(value)
         for layer, before in self._attributes:
@@ -61,7 +65,7 @@ class Snapshot:
             vars(layer).update(before)
 
     def own_values(self) -> dict[str, list[np.ndarray]]:
-        """Return the values of the program's own state: those of all local replicas, by name."""
+        """Return the values of the program's own state on all local replicas, by name."""
         return {name: [one.read().numpy() for one in copies] for name, copies in self._own.items()}
 
 
@@ -105,7 +109,7 @@ def _not_own(model: Any) -> list[Any]:
     A step does not assign these itself, but it may assign a learning rate.
     """
     found = [*global_seed()]
-    metrics = [*model.metrics]  # and those that the script's `metrics` omits
+    metrics = [*model.metrics]  # a script's own `metrics` may omit some
     for layer in keras_names.layers_within(model):
         metrics += keras_names.own_metrics(layer)
         metrics += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]

@@ -1,4 +1,4 @@
-"""Finds variables that a step only reads: a callback may use them to switch the loss."""
+"""Finds variables that a step only reads, because a callback may switch the loss by them."""
 
 from typing import Any
 
@@ -35,10 +35,10 @@ def _trained(model: keras.Model) -> list[Any]:
 
 
 def positions(variables: list[Variable]) -> tuple[tuple[Any, ...], ...]:
-    """Return the positions of variables: of floats the signs, and of integers and bools the values.
+    """Return the positions of variables: the signs of floats, the values of integers and bools.
 
     A callback may change the weight of a loss a little in each epoch. This counts as a switch only
-    when the weight becomes, or stops being, zero. Complex values are ignored.
+    if the weight's sign changes, or if it becomes or stops being zero. Complex values are ignored.
     """
     return tuple(_position(one.read()) for one in variables)
 

@@ -1,7 +1,7 @@
-"""Tries the shares of the first batch without sums, so that no worker waits for one that fails.
+"""Tries the shares of the first batch without sums, so that no worker waits for a failed one.
 
-A step that runs eagerly takes only one branch of a condition, chosen by the replica's own share.
-So the workers may compute different sums, or one of them may fail. Either would break a ring.
+A step that runs eagerly takes only one branch of a condition, and the replica's own share chooses
+it. So the workers may compute different sums, or one worker may fail. Both would break a ring.
 """
 
 import json
@@ -21,7 +21,7 @@ UNKNOWN, FAILED, BRANCHES = "unknown", "failed", "branches"
 
 @dataclass(frozen=True)
 class Uncompared:
-    """Why the two ways are not compared.
+    """The reason why the two ways are not compared.
 
     Attributes:
         kind: one of UNKNOWN, FAILED and BRANCHES.
@@ -33,7 +33,7 @@ class Uncompared:
 
     @classmethod
     def after(cls, error: Exception) -> "Uncompared":
-        """Return the reason for an error."""
+        """Return an error as a reason."""
         if isinstance(error, NotComparableError):
             return cls(UNKNOWN, str(error))
         return cls(FAILED, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
@@ -42,7 +42,7 @@ class Uncompared:
 def tried(
     compute: Callable[[], object], ways: Sequence[Way], workers: Workers
 ) -> Uncompared | None:
-    """Compute the local replicas' shares without other replicas.
+    """Compute the local replicas' shares without the other replicas.
 
     All workers call this, and get the same answer.
 
@@ -52,13 +52,13 @@ def tried(
         workers: the workers that compare their results.
 
     Returns:
-        why the batch cannot be compared; None if it can.
+        the reason why the batch cannot be compared; None if there is none.
     """
     found: dict[str, str] = {}
     try:
         with replicas.alone(_note_sum):
             compute()
-    except Exception as error:  # noqa: BLE001  a step of the script's own, which need not run eagerly
+    except Exception as error:  # noqa: BLE001  a script's own step may fail eagerly
         mine = Uncompared.after(error)
         found[mine.kind] = mine.text
     found["sums"] = json.dumps(sorted({json.dumps(way.sums) for way in ways}))

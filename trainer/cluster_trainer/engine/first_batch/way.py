@@ -1,4 +1,4 @@
-"""One of the two ways in which the first batch is computed, on one replica."""
+"""Holds a replica's data of one of the two ways in which the first batch is computed."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -36,7 +36,8 @@ class Way:
         sizes: for each of `gradients`, the norm of this replica's own gradients before the sum.
         differing: the names of random draws that cannot be made equal in both ways.
         draws: the number of draws of `tf.random` without a seed.
-        shapes: the shapes of the draws; a first dimension of n rows per example is written as -n.
+        shapes: the shapes of the draws; -n stands for a first dimension of n rows for each row of
+            the share.
         drawn: the draws of rank 1, by `id`.
         sums: a description of each sum over replicas that was left out.
         pythons: a replacement for the generator of the module `random`, equal in both ways.
@@ -67,7 +68,7 @@ class Way:
     def rows_of(self, draw: Callable[[Any], Any], shape: Any) -> Any:
         """Return this replica's rows of a draw for the whole batch.
 
-        The first dimension of `shape` may be a multiple of the share's rows: several blocks, one
+        The first dimension of `shape` may be a multiple of the share's rows, for several blocks one
         after the other. A draw of any other shape is the same on all replicas.
         """
         sides = [int(side) for side in np.asarray(shape).reshape(-1)]
@@ -83,7 +84,10 @@ class Way:
         return self._noted(tf.reshape(mine, sides))
 
     def _cut_of(self, drawn: int) -> Cut | None:
-        """Return the cut whose rows `drawn` is a multiple of; None: they are not the batch's."""
+        """Return the cut of whose rows `drawn` is a multiple; None: there is none, or several.
+
+        Several cuts make the ways incomparable, which is noted.
+        """
         exact = [one for one in self.cuts if one.rows == drawn]
         found = exact or [one for one in self.cuts if one.rows and drawn % one.rows == 0]
         if len(found) > 1:
@@ -108,7 +112,7 @@ Array: TypeAlias = np.ndarray | Rows | None
 
 
 def norm(values: Sequence[Array]) -> float:
-    """Return the norm of several arrays together; None counts as nothing."""
+    """Return the norm of several arrays together; None counts as 0."""
     numbers = [one.values if isinstance(one, Rows) else one for one in values]
     squares = [_sum_of_squares(one) for one in numbers if one is not None]
     return float(np.sqrt(sum(squares)))

@@ -44,7 +44,7 @@ def moments_of_layer(
     if mask is None or not self.synchronized:
         return _moments(self, inputs, mask)  # type: ignore[no-any-return]
     axes = keras_names.reduction_axes(self)
-    epsilon = keras.config.epsilon()  # Keras adds it to the divisor, too
+    epsilon = keras.config.epsilon()  # as in Keras, it is added to the divisor
     is_there = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(inputs))
     x = tf.where(is_there, inputs, 0)
     sums = _sums_of_all((x, tf.square(x), tf.cast(is_there, x.dtype)), axes)
@@ -79,7 +79,7 @@ def _summed(*values: tf.Tensor) -> Any:
 
     weight = None
     if step_context.is_shared():
-        # Read here: TensorFlow cannot take the gradient of a branch if that reads a variable.
+        # Read before `gradient`: in a branch, TensorFlow's gradients cannot read a variable.
         found = step_context.of_step(find, ("BatchNorm", next(_numbers)))
         weight = tf.cast(tf.identity(found), values[0].dtype)
 
@@ -99,7 +99,7 @@ def _summed(*values: tf.Tensor) -> Any:
 
 
 def _each_summed(values: Sequence[tf.Tensor], what: str) -> list[tf.Tensor]:
-    """Return the sums; without a ring one by one, as in Keras, because of NCCL."""
+    """Return the sums; without a ring, sum one value at a time, as Keras does for NCCL."""
     if ring_of(tf.distribute.get_strategy()):
         return list(summed(values, what))
     return [total for value in values for total in summed([value], what)]

@@ -1,13 +1,15 @@
-"""Averages of variables whose changes within a round are rounded on the way.
+"""Averages variables over the workers by sending their rounded changes within a round.
 
-With TRAINER_WIRE=bfloat16 a worker does not send its weights, of which rounding would lose small
-updates, but their differences to the last average, which all workers have. The mean of the rounded
-differences is added to that. This is done for trained weights and the slots of their optimizers.
-All else stays float32: counters, for example, would no longer count.
+With TRAINER_WIRE=bfloat16, rounded weights would lose small updates. So a worker sends the
+differences between its variables and the last average, which all workers have. The mean of the
+rounded differences is added to that average. This applies to trained weights and to the slots of
+their optimizers. All other variables are sent unrounded: a rounded counter, for example, would stop
+counting.
 
-A difference is exact to 1/256 of itself. So what falls to less than that of its value within a
-round could come out as 0, or below: the squares of gradients that end, whose root then is no
-number. What is at least 0 on all workers therefore keeps LEAST of its value at the last average.
+A rounded difference is exact to 1/256 of itself. So a value that falls below 1/256 of its size
+within a round could become 0 or negative. An example is a mean of squared gradients after the
+gradients have vanished: its root would be NaN. Therefore a variable that is nowhere negative on any
+worker keeps at least LEAST of its value at the last average.
 """
 
 import itertools
@@ -26,7 +28,7 @@ _names = itertools.count()
 
 
 class Anchor:
-    """A variable's value at the last average, in a resource of this process alone.
+    """A variable's value at the last average, in a resource that belongs to this process.
 
     Args:
         copy: this replica's copy of the variable.
@@ -49,20 +51,20 @@ class Anchor:
         tf.raw_ops.AssignVariableOp(resource=self._kept, value=value)
 
     def change(self) -> tf.Tensor:
-        """Return the difference of the variable to the value that is kept."""
+        """Return the difference between the variable and the kept value."""
         kept = tf.raw_ops.ReadVariableOp(resource=self._kept, dtype=tf.float32)
         return self._copy - tf.ensure_shape(kept, self._copy.shape)
 
     def is_positive(self) -> tf.Tensor:
-        """Return 1 if no number of the variable is below 0, else 0."""
+        """Return 1 if no number of the variable is below 0, else 0, float32 []."""
         return tf.cast(tf.reduce_min(self._copy) >= 0, tf.float32)
 
     def add(self, change: tf.Tensor, *, is_positive: tf.Tensor) -> tf.Tensor:
-        """Return the kept value and a change of it, and keep that from now on.
+        """Return the sum of the kept value and a change, and keep the sum from now on.
 
         Args:
-            change: a mean over all workers.
-            is_positive: whether no worker's numbers are below 0.
+            change: the mean of all workers' changes.
+            is_positive: whether no worker's numbers are below 0, bool [].
         """
         kept = tf.raw_ops.ReadVariableOp(resource=self._kept, dtype=tf.float32)
         kept = tf.ensure_shape(kept, self._copy.shape)
@@ -73,13 +75,13 @@ class Anchor:
 
 
 class Changes:
-    """The anchors of what steps assign."""
+    """The anchors of the variables that steps assign."""
 
     def __init__(self) -> None:
         self._anchors: dict[int, Anchor] = {}
 
     def note(self, variables: Sequence[Any], part: step_context.Share) -> None:
-        """Make anchors for those of the variables whose changes are rounded, in a step's trace."""
+        """Make anchors for the variables whose changes are rounded, while a step is traced."""
         slots = [one for each in part.optimizers.values() for one in each.variables]
         known = part.trained | {id(step_context.own(one)) for one in slots}
         for copy in map(step_context.own, variables):
@@ -93,7 +95,7 @@ class Changes:
             anchor.take()
 
     def means_of(self, copies: Sequence[tf.Variable], what: str) -> list[tf.Tensor]:
-        """Return the means of variables over all workers, each of which has one replica."""
+        """Return the means of variables over all workers; each worker must have one replica."""
         anchors = {
             place: self._anchors[id(copy)]
             for place, copy in enumerate(copies)

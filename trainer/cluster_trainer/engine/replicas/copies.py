@@ -1,8 +1,8 @@
 """Gives a plain model's variables a copy on each device while Keras computes on all devices.
 
-Outside of such a call the model has the variables that the script has created. Within the call each
-of them is the first device's copy. So a script never meets a variable of several devices between
-two calls, or between two steps of its own loop.
+Outside of such a call, the model has the variables that the script has created. Within the call,
+each of these variables is the first device's copy. So a script never meets a variable of several
+devices between two calls, or between two steps of its own loop.
 """
 
 import threading
@@ -114,7 +114,8 @@ class Held:
     def hold(self) -> None:
         """Put mirrored variables in their places, and the model in the strategy's scope.
 
-        All devices begin with the first device's values.
+        All devices begin with the first device's values. Copies that are summed when read begin
+        with 0 on the other devices.
         """
         calls = _of_process.calls
         with _of_process.lock:
@@ -127,7 +128,7 @@ class Held:
             _run(self._model, "to all devices", earlier, _spread)
 
     def _hold(self, place: Place) -> Any:
-        """Hold a place; return its mirrored variable if an earlier call has created that."""
+        """Hold a place; return its mirrored variable if that exists and its copies are stale."""
         known, variable, stale = _known(place), place.variable, None
         if not known.calls and not isinstance(variable, tensorflow_names.DistributedVariable):
             if (

@@ -1,4 +1,4 @@
-"""Losses of a share, so that their weighted mean over replicas is the loss of the global batch.
+"""Computes losses of shares whose weighted mean over replicas is the loss of the global batch.
 
 A share's loss depends on its kind:
 
@@ -34,7 +34,7 @@ _aggregate = keras_names.AGGREGATE_ADDITIONAL_LOSS.own
 
 def _share() -> step_context.Share:
     part = step_context.current()
-    assert part is not None  # noqa: S101  `is_shared` was asked
+    assert part is not None  # noqa: S101  the functions here are called only if `is_shared`
     return part
 
 
@@ -95,8 +95,9 @@ def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
 def _is_of_share(values: Any, part: step_context.Share) -> bool:
     """Tell whether values are a number, or a row of numbers, for all examples of a share together.
 
-    If all shares have the same known size, a row of numbers needs no weight: it is unknown there
-    whether it belongs to the examples. The same applies if a step runs eagerly.
+    A row of numbers counts only if the share's size is unknown when the step is traced. If the size
+    is known, all shares have it, and the row needs no weight. In a step that runs eagerly, a row
+    gets no weight either, because it may have a number for each example.
     """
     shape = tf.TensorShape(values.shape)
     return shape.rank == 0 or (None in part.rows and shape.is_fully_defined())
@@ -110,7 +111,7 @@ def is_of_each(value: Any) -> bool:
     part = step_context.current()
     if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
         return False
-    if not part.rows:  # nothing was cut: a loop over numbers of episodes, for example
+    if not part.rows:  # nothing was cut, for example in a loop over numbers of episodes
         return False
     size = value.shape[0]
     return size is None or (size > 0 and size in part.rows)
@@ -131,7 +132,7 @@ def gradient_of_batch(
     output_gradients: Any = None,
     unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
 ) -> Any:
-    """Return gradients like TensorFlow; for variables, those of the sum over the whole batch."""
+    """Return gradients like TensorFlow; for variables, the gradients of the whole batch's sum."""
     targets = tf.nest.flatten(target)
     if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
         output_gradients = [
@@ -142,7 +143,7 @@ def gradient_of_batch(
 
 
 def _are_variables(sources: Any) -> bool:
-    """Tell whether all sources are variables; others, such as inputs, have gradients per row."""
+    """Tell whether all sources are variables. Inputs, for example, have a gradient for each row."""
     return all(isinstance(one, (tf.Variable, keras.Variable)) for one in tf.nest.flatten(sources))
 
 

@@ -23,7 +23,7 @@ class MetricRows:
 
     def take(self) -> np.ndarray:
         """Return the rows of all replicas, float64 [replicas, n]; all workers call it."""
-        if self._total == 1:  # no function: a process forked from TensorFlow's runs none
+        if self._total == 1:  # eagerly: after a fork, functions cannot run
             return np.asarray(self._row())
         take = of_model.of(self._model()).function(
             "metrics", self._variables, lambda: function_of(lambda: self._strategy.run(self._row))
@@ -33,9 +33,9 @@ class MetricRows:
     def put_back(self, rows: np.ndarray) -> None:
         """Give each replica its row.
 
-        If there are more or fewer replicas now, the first gets the sum of values that are summed
-        over replicas, and the others 0. All replicas get the first one's values of anything else in
-        a metric, such as a mean or a constant.
+        If the number of replicas has changed, the first replica gets the sum of all values that are
+        summed over replicas, and the others get 0. All other values of a metric, such as a mean or
+        a constant, are the saved first replica's on all replicas.
         """
         if len(rows) != self._total:
             first = np.where(self._are_summed(), rows.sum(0), rows[0])
@@ -45,14 +45,15 @@ class MetricRows:
         def assign() -> Any:
             return self._strategy.run(self._assign, args=(tf.constant(rows),))
 
-        # Over a ring all wait for the worker that would trace it for the first time.
+        # Not traced over a ring, because all workers would wait for the slowest tracing.
         is_alone = self._total == 1 or ring_of(self._strategy) is not None
         (assign if is_alone else function_of(assign))()
 
     def _are_summed(self) -> np.ndarray:
         """Tell for each number of a row whether metrics are computed from its sum."""
         sizes = np.array([np.prod(one.shape) for one in self._variables], int)
-        are_summed = [one.aggregation == "sum" for one in self._variables]  # Keras's own all are
+        # All variables of Keras's own metrics are summed.
+        are_summed = [one.aggregation == "sum" for one in self._variables]
         return np.repeat(np.array(are_summed, bool), sizes)
 
     def _own(self, variable: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The engine's data about a model, for the life of the model."""
+"""Keeps the engine's data about each model, for the life of the model."""
 
 import inspect
 from collections.abc import Callable, MutableMapping, Sequence
@@ -15,8 +15,8 @@ class OfModel:
     """The data about one model; nothing here may hold the model itself.
 
     Attributes:
-        has_automatic_jit: whether Keras decides on XLA (`jit_compile="auto"`). Then it is used on
-            one device only.
+        has_automatic_jit: whether Keras decides on XLA (`jit_compile="auto"`). The engine then uses
+            XLA on one device only.
         is_alike: whether the workers were given the same values for a user's own loop.
         was_alike: whether the workers had the same values at any moment until now.
         functions: functions by name, each with the `id`s of the variables that it computes with.
@@ -30,9 +30,9 @@ class OfModel:
     def function(
         self, name: str, variables: Sequence[Any], make: Callable[[], Callable[[], Any]]
     ) -> Callable[[], Any]:
-        """Return a function of some variables; `make` it if they have none with this name.
+        """Return the function of this name, and `make` it unless it exists for these variables.
 
-        It is kept because a new trace would need new collectives on all workers.
+        The function is kept, because a new trace would need new collectives on all workers.
         """
         known = [id(one) for one in variables]
         if name not in self.functions or self.functions[name][0] != known:

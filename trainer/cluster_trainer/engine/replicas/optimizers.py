@@ -5,9 +5,9 @@ keras/src/backend/tensorflow/optimizer.py): each replica clips its own part, Los
 looks for overflows on the first replica alone, and `gradient_accumulation_steps` fails.
 
 Here all replicas have the same gradients before an optimizer begins. Each replica then updates its
-own copies of the variables, which therefore stay alike. As the optimizer itself exchanges nothing,
-it may act under a condition. A user's own `apply` or `apply_gradients` gets the summed gradients,
-too.
+own copies of the variables, which therefore stay equal. The optimizer itself exchanges nothing, so
+it may act under a condition. A user's own `apply` or `apply_gradients` also gets the summed
+gradients.
 
 In a step that a worker takes by itself (rounds.py) an optimizer gets its share's own gradients.
 """
@@ -62,7 +62,8 @@ def begin_means(
 ) -> Callable[[], list[Gradient | None]]:
     """Begin to compute the means of all replicas' gradients, weighted by their shares.
 
-    Return a function that waits for the means.
+    Returns:
+        a function that waits for the means and returns them.
     """
     return begin_sums_of([None if one is None else _times(one, weight) for one in gradients])
 
@@ -83,7 +84,7 @@ def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gra
 def _has_unique_rows(gradient: Gradient) -> bool:
     """Tell whether `tf.unique` has made a sparse gradient's indices, as for sparse inputs.
 
-    Then no row of the batch occurs twice on one device. An eager gradient does not show its origin.
+    No row then occurs twice on one device. The origin of an eager gradient is unknown.
     """
     if not isinstance(gradient, tf.IndexedSlices) or not hasattr(gradient.indices, "graph"):
         return False
@@ -103,10 +104,11 @@ def _of_unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 def _of_same_rows(gradient: Gradient) -> Gradient:
     """Return a sparse sum with each row once, if all replicas have the same distinct rows.
 
-    An embedding of positions is an example: one device sums its gradient over the batch before it
-    becomes sparse, so that no row occurs twice. An embedding of tokens or segments is left as it
-    is: replicas have different rows, or rows occur twice, and one device does not sum these either.
-    The difference matters to operations that are not linear, such as clipping and Adam's squares.
+    An example is an embedding of positions. One device sums its gradient over the batch before it
+    becomes sparse, so that no row occurs twice. Gradients of token or segment embeddings are left
+    unchanged: replicas have different rows, or rows occur twice, and one device does not sum these
+    either. The difference matters to operations that are not linear, such as clipping and Adam's
+    squares.
     """
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -132,7 +134,7 @@ def _of_same_rows(gradient: Gradient) -> Gradient:
 
 
 def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
-    """Return a gradient multiplied by a weight; with weight 0 it is 0, even where it was NaN."""
+    """Return a gradient multiplied by a weight. With weight 0, NaN becomes 0, too."""
     weight = tf.cast(weight, gradient.dtype)
     if isinstance(gradient, tf.IndexedSlices):
         values = tf.math.multiply_no_nan(gradient.values, weight)
@@ -141,7 +143,7 @@ def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:
 
 
 def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
-    """Let the methods of an optimizer's class reduce first, when its first object is created."""
+    """Wrap the methods of an optimizer's class so that they reduce first; once for each class."""
 
     @wraps(initialize)
     def see_to_the_class(self: Any, *arguments: Any, **keywords: Any) -> None:
@@ -158,7 +160,7 @@ def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
 
 
 def seeing_to_the_method(set_attribute: Callable[..., None]) -> Callable[..., None]:
-    """Let a method that is set on a single optimizer reduce first."""
+    """Wrap a method that is set on a single optimizer, so that it reduces first."""
 
     @wraps(set_attribute)
     def see_to_the_method(self: Any, name: str, value: Any) -> None:
@@ -180,7 +182,7 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[..., Any]:
-    """Return an `apply`, or an `apply_gradients` that takes pairs, that gets reduced gradients."""
+    """Wrap an `apply`, or an `apply_gradients`, which takes pairs: it gets reduced gradients."""
     names = _names_of_two(method)
 
     @wraps(method)
@@ -212,7 +214,7 @@ def _names_of_two(method: Callable[..., Any]) -> list[str]:
 def _in_order(
     names: Sequence[str], arguments: Sequence[Any], keywords: dict[str, Any]
 ) -> list[Any]:
-    """Return arguments in order; those given by name are moved here from `keywords`."""
+    """Return arguments in order, and move named ones here from `keywords`."""
     given = [*arguments]
     for name in names[len(given) :]:
         if name not in keywords:
@@ -225,14 +227,14 @@ def _in_order(
 def _over_all(
     optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None
 ) -> Iterator[Sequence[Any]]:
-    """Yield the gradients of all replicas if the given ones are a share's; else the given ones."""
+    """Yield the gradients of all replicas, or the given gradients if they are not a share's."""
     part = step_context.current()
     if part is None:
         _warn_of_training_alone()
         yield gradients
         return
     part.optimizers[id(optimizer)] = optimizer
-    if not optimizer.built and variables:  # otherwise Keras reports what is missing
+    if not optimizer.built and variables:  # Keras reports missing variables
         _build(optimizer, variables)
     if part.is_reduced or not len(gradients):
         yield gradients
@@ -250,7 +252,10 @@ def _reduced(
     given_variables: Sequence[Any] | None,
     part: step_context.Share,
 ) -> Sequence[Any]:
-    """Return the sums of the replicas' gradients; the maxima for variables to be overwritten."""
+    """Return the sums of the replicas' gradients, and the maxima for overwritten variables.
+
+    In a step that a worker takes by itself, return the share's own gradients.
+    """
     _must_be_of_the_strategy(optimizer)
     if any(map(_is_clipped, gradients)):
         _warn_of_clipped_shares()
@@ -274,9 +279,10 @@ def _reduced(
 
 
 def _factor(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> tf.Tensor | None:
-    """Return the factor of the replica's gradients in the sum; None: they have it already.
+    """Return the factor of the replica's gradients in the sum; None: it is already applied.
 
-    Also note what the optimizer trains, again at each call of a function that applies gradients.
+    Also note the variables that the optimizer trains. A function of the script's own that applies
+    gradients notes them again at each call.
 
     Raises:
         ConfigurationError: the function was traced in the other kind of step; see rounds.py.
@@ -297,7 +303,7 @@ def _factor(optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) 
         _must_be_as_went_back(part, is_weighted=is_weighted)
         return tf.ones([]) if is_weighted else part.weight
 
-    def outside() -> Any:  # after a loop over `share`, for example; the sums stay in the function
+    def outside() -> Any:  # for example after a loop over `share`: the function still sums
         return 1 / count()
 
     key = "gradients", id(optimizer), next(_numbers)
@@ -314,7 +320,7 @@ def _own(
 ) -> Sequence[Gradient | None]:
     """Return the share's own gradients, for a step that the worker takes by itself.
 
-    Without examples they are 0. They are applied all the same, so that step counters stay alike.
+    Without examples they are 0, and still applied, so that step counters stay equal.
     """
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         part.problems.append(SCALES_LOSS)
@@ -324,7 +330,7 @@ def _own(
 
 
 def _overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> list[int]:
-    """Return the positions of values that are not gradients but the variable's new values.
+    """Return the positions of values that overwrite their variables, and are not gradients.
 
     Examples are the scales and histories of a layer that was quantized to float8.
     """
@@ -336,10 +342,10 @@ def _overwriting(gradients: Sequence[Any], variables: Sequence[Any]) -> list[int
 
 
 def _maxima(values: Sequence[tf.Tensor], weight: tf.Tensor) -> list[tf.Tensor]:
-    """Return each value's maximum over the replicas that have examples, exactly.
+    """Return each value's exact maximum over the replicas that have examples.
 
-    Keras accumulates new values in this way (`_overwrite_variables_directly_with_gradients`): the
-    maximum of all shares' maxima is the batch's.
+    Keras accumulates new values in the same way (`_overwrite_variables_directly_with_gradients`).
+    The maximum of all shares' maxima is the batch's maximum.
     """
     found: dict[int, tf.Tensor] = {}
     for dtype in dict.fromkeys(value.dtype for value in values):
@@ -356,10 +362,11 @@ def _maxima(values: Sequence[tf.Tensor], weight: tf.Tensor) -> list[tf.Tensor]:
 def _of_known_shapes(
     gradients: Sequence[Gradient | None], variables: Sequence[Any]
 ) -> Sequence[Gradient | None]:
-    """Return gradients with their variables' shapes, so that all workers pack them alike.
+    """Return gradients with their variables' shapes, so that all workers pack them equally.
 
-    TensorFlow does not always know a gradient's shape, for example of a Dense layer after texts of
-    any length. It may know the shape on a worker whose shares had one size, and not on another.
+    TensorFlow does not always know a gradient's shape, for example that of a Dense layer after
+    texts of any length. It may know the shape on a worker whose shares all had one size, but not on
+    another worker.
     """
     if len(gradients) != len(variables):  # Keras refuses it
         return gradients
@@ -372,14 +379,14 @@ def _of_known_shapes(
 
 
 def _variables_of(optimizer: Any) -> Sequence[Any]:
-    """Return the variables that an optimizer was built with, which `apply` may omit."""
+    """Return the variables that an optimizer was built with; a call of `apply` may omit them."""
     return keras_names.trained_by(getattr(optimizer, "inner_optimizer", optimizer))
 
 
 def _is_clipped(gradient: Gradient | None) -> bool:
-    """Tell by its operation's name whether TensorFlow's or Keras's clipping has made a gradient.
+    """Tell whether TensorFlow's or Keras's clipping has made a gradient, by its operation's name.
 
-    Operations in the backward pass, such as that of a clipped activation, do not count.
+    Operations in the backward pass, such as those of a clipped activation, do not count.
     """
     tensor: Any = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     name = tensor.op.name if hasattr(tensor, "graph") else ""  # eager tensors have none
@@ -436,13 +443,13 @@ def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
 
 
 def _must_be_as_went_back(part: step_context.Share, *, is_weighted: bool) -> None:
-    """Refuse a step that does not scale its losses as a layer that sums over replicas assumed.
+    """Refuse a step if a layer's sum over replicas has wrongly assumed how its losses are scaled.
 
-    In the backward pass through such a layer, it is unknown to which loss a gradient belongs.
+    The backward pass through such a layer does not know to which loss a gradient belongs.
 
     Raises:
-        ValueError: it scales the losses of only some optimizers, or after TensorFlow has traced the
-            backward pass.
+        ValueError: the step scales the losses of only some optimizers, or only after TensorFlow has
+            traced the backward pass.
     """
     if part.summed_backwards - {is_weighted}:
         raise ValueError(
@@ -471,10 +478,10 @@ def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
 
 
 def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a `scale_loss` that weights the loss by the share, in place of its gradients.
+    """Return a `scale_loss` that weights the loss by the share, so its gradients need no weight.
 
-    This matters for float16: each example's part is then as large as on one device, and overflows
-    if it would overflow there.
+    This matters for float16: each example's part of a gradient is as large as on one device, and
+    overflows only if it overflows there.
     """
 
     @wraps(scale_loss)
@@ -489,7 +496,7 @@ def weighting(scale_loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any
 
         factor = step_context.of_step(find, ("loss", id(self)))
         part.weighted.add(self)
-        # A loss of each example, too: its gradients become those of their sum (losses.py).
+        # Also a loss for each example: its gradients become those of the sum (losses.py).
         return scale_loss(self, loss * tf.cast(factor, loss.dtype))
 
     return weight_and_scale
@@ -502,7 +509,7 @@ def is_reduced() -> bool:
 
 
 def _only_looks() -> bool:
-    """Tell whether no variable is to be updated; see engine/first_batch/check.py."""
+    """Tell whether all variables stay unchanged; see engine/first_batch/check.py."""
     part = step_context.current()
     return part is not None and part.first_batch is not None
 
@@ -549,14 +556,14 @@ def assign(self: Any, value: Any) -> None:
 
     Otherwise TensorFlow would send their values from the first replica, which it cannot do under a
     condition. A mirrored variable is not read after the assignment: TensorFlow would sum a metric's
-    variable over all replicas for a value that nobody uses.
+    variable over all replicas for a value that is not used.
     """
     variable = keras_names.value_of(self)
     value = tf.cast(value, variable.dtype)
     part = step_context.current()
     if part is not None and part.is_of_loop and self.aggregation == "sum":
         # A metric in a script's own loop: a borrowed example is counted where it belongs.
-        is_counted = part.has_examples | tf.reduce_all(value == 0)  # else it is reset
+        is_counted = part.has_examples | tf.reduce_all(value == 0)  # 0 is assigned by a reset
         value = tf.where(is_counted, value, variable)
     if is_reduced():
         step_context.own(self).assign(value)

@@ -1,8 +1,8 @@
 """Lets Keras's random layers draw different numbers on each replica.
 
-A layer's seed is a variable (`keras.random.SeedGenerator`) that counts alike on all replicas. So a
+A layer's seed is a variable (`keras.random.SeedGenerator`) that is equal on all replicas. So a
 Dropout would drop the same units on all replicas, for different examples. Here each replica folds
-its number into every seed. The variables themselves stay alike, so any worker's checkpoint is
+its number into every seed. The variables themselves stay equal, so any worker's checkpoint is
 complete. If all replicas compute the same whole batch, they draw the numbers of one device.
 """
 
@@ -19,13 +19,13 @@ _next_alike = SeedGenerator.next
 
 
 def global_seed() -> list[Any]:
-    """Return [the state of Keras's global generator]; [] before its first draw."""
+    """Return the state of Keras's global seed generator in a list; [] before its first draw."""
     generator = keras_names.get_global_attribute(keras_names.GLOBAL_SEED_GENERATOR)
     return [] if generator is None else [generator.state]
 
 
 def next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, FBT002  Keras's signature
-    """Return the next seed; within a step of several replicas, this replica's own."""
+    """Return the next seed; within a step of several replicas, the seed of this replica."""
     seed, share = _next_alike(self, ordered), step_context.current()
     if share is None or share.first_batch is not None:
         return seed

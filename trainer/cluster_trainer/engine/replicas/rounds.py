@@ -1,4 +1,4 @@
-"""Rounds: each worker of a ring takes steps by itself, and then the workers average.
+"""Runs rounds: each worker of a ring takes steps by itself, and then the workers average.
 
 With TRAINER_SYNC_EVERY above 1, an optimizer gets the gradients of the worker's own share. After a
 round, and at the end of each call into TensorFlow, all floating-point variables that the steps have
@@ -52,7 +52,7 @@ SEVERAL_DEVICES = Problem(
 
 
 def steps_of_round(strategy: tf.distribute.Strategy) -> int:
-    """Return the steps that a worker takes by itself; 1: gradients are summed in each step.
+    """Return the number of a round's steps; 1: gradients are summed in each step.
 
     Raises:
         ConfigurationError: a worker has several replicas.
@@ -66,7 +66,7 @@ def steps_of_round(strategy: tf.distribute.Strategy) -> int:
 
 
 def refuse_own_loop() -> None:
-    """Refuse to train on single batches, because it is not known when their round ends.
+    """Refuse to train on single batches, because the end of their round is unknown.
 
     Raises:
         ConfigurationError: always.
@@ -122,12 +122,12 @@ class Rounds:
         return self._changes is not None
 
     def begin(self) -> None:
-        """Begin a round at the start of a call into TensorFlow whose steps are traced."""
+        """Begin a round before a call into TensorFlow; its steps must have been traced."""
         if self._changes:
             self._changes.begin()
 
     def note(self, part: step_context.Share, batch: Any) -> None:
-        """Record the assignments of a step that was just traced, or run.
+        """Record the assignments of a step that was just traced, or has run eagerly.
 
         Args:
             part: information about the worker's share.
@@ -140,7 +140,7 @@ class Rounds:
             return
         state = self._state(part)
         assigned = [*state.values()]
-        if not tf.executing_eagerly():  # otherwise its assignments are unknown
+        if not tf.executing_eagerly():  # eager assignments are unknown
             writes = Writes(batch, assigned, part)
             assigned = writes.written
             if writes.decided_by_share():
@@ -165,12 +165,12 @@ class Rounds:
             tf.cond(place.ends & is_within, self._average, _nothing)
 
     def after_eager_step(self, done: int) -> None:
-        """Do the same as `after_step`, for steps that run eagerly."""
+        """End a round after its last step, like `after_step`, if steps run eagerly."""
         if self.are_wanted and done % self._steps == 0:
             self._average_eagerly()
 
     def after_eager_call(self, done: int) -> None:
-        """Do the same as `after_call`, for steps that run eagerly."""
+        """End the round in which the call has ended, like `after_call`, if steps run eagerly."""
         if self.are_wanted and done % self._steps:
             self._average_eagerly()
 
@@ -198,10 +198,10 @@ class Rounds:
         return _nothing()
 
     def _average_eagerly(self) -> None:
-        """Average, and refuse what a trace would have shown earlier.
+        """Average, and refuse problems that a trace would have shown earlier.
 
         Raises:
-            ConfigurationError: workers have counted different steps, or other whole numbers differ.
+            ConfigurationError: the workers' step counters or other whole numbers differ.
         """
         self._average()
         counts = [tf.cast(step_context.own(one), tf.int64) for one in self._counters]

@@ -19,8 +19,8 @@ from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, step_context
 from cluster_trainer.private import keras_names
 
-# By the ring's generation, because workers of another ring may have changed nothing; and by `id`,
-# because Keras's variables compare by value.
+# The keys have the ring's generation, because workers of another ring may have changed nothing, and
+# the variable's `id`, because Keras's variables compare by value.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
 
 
@@ -29,7 +29,8 @@ def of_replica(model: keras.Model) -> list[Any]:
 
     It does not include:
 
-    - frozen weights, which stay, or which a user's own step assigns alike on all replicas;
+    - frozen weights, which do not change, or which a user's own step assigns equally on all
+      replicas;
     - the state of layers that were created outside of the strategy, such as a Normalization that
       was adapted before.
     """
@@ -37,7 +38,7 @@ def of_replica(model: keras.Model) -> list[Any]:
 
 
 def of_users(model: keras.Model) -> list[Any]:
-    """Return those of `of_replica` that belong to the script's own layers."""
+    """Return the part of `of_replica` that belongs to the script's own layers."""
     state = _own_state(model, is_of_users=True)
     return [one for one in state if _type_of(one).is_floating]
 
@@ -77,8 +78,8 @@ def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
 
     Args:
         model: the model with the layers.
-        is_of_users: whether to omit layers of Keras's own classes. Their models have no state but
-            what a script has made an attribute of one.
+        is_of_users: whether to omit layers of Keras's own classes. Models of Keras's classes are
+            included, because a script may have made a variable an attribute of one.
     """
     found: list[Any] = []
     for layer in keras_names.layers_within(model):
@@ -91,14 +92,15 @@ def _own_state(model: keras.Model, *, is_of_users: bool = False) -> list[Any]:
 
 
 def plain_variables(layer: Any) -> Iterator[tf.Variable]:
-    """Yield a layer's attributes that are TensorFlow's own variables, unknown to Keras."""
+    """Yield a layer's attributes that are TensorFlow's own variables, unknown to Keras.
+
+    Variables in a list, a tuple or a dictionary are found if the first item is a variable.
+    """
     for value in vars(layer).values():
         values = [*value.values()] if isinstance(value, dict) else value
         if not isinstance(values, (list, tuple)):
             values = [values]
-        if values and isinstance(
-            values[0], tf.Variable
-        ):  # otherwise it may be a list of anything, and long
+        if values and isinstance(values[0], tf.Variable):  # a list of other things may be long
             yield from (one for one in values if isinstance(one, tf.Variable))
 
 
@@ -137,8 +139,8 @@ def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
 def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     """Set a model's statistics to the mean over all replicas, on all of them.
 
-    A strategy averages all of them, because a user's own loop may have changed them. A ring
-    averages those that steps have changed.
+    A strategy averages all statistics, because a user's own loop may have changed them. A ring
+    averages only statistics that steps have changed.
     """
     if count_of(strategy) == 1:
         return
@@ -166,13 +168,13 @@ def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Cal
 def means_of(values: list[tf.Tensor], what: str, local: int = 1) -> list[tf.Tensor]:
     """Return each value's mean over all replicas; call it in a replica context.
 
-    If all replicas have equal values, these are returned unchanged: their rounded mean may differ
-    from them, and a frozen layer's statistics must not change.
+    Values that are equal on all replicas are returned unchanged. Their rounded mean may differ from
+    them, and a frozen layer's statistics must not change.
 
     Args:
         values: this replica's values.
         what: a name for the values in messages; see `summed`.
-        local: how many replicas of a worker are summed before the workers' sums.
+        local: the number of a worker's replicas that are summed before the workers' sums.
     """
     sums, total = summed(values, what), count()
     of_equal = _times(_times(values, tf.constant(local)) if local > 1 else values, total // local)
@@ -186,7 +188,7 @@ def means_of(values: list[tf.Tensor], what: str, local: int = 1) -> list[tf.Tens
 
 
 def _times(values: list[tf.Tensor], total: tf.Tensor) -> list[tf.Tensor]:
-    """Return each value added to itself, `total` terms in all, one by one as replicas add them."""
+    """Return the sum of `total` copies of each value, added one by one, as replicas are added."""
 
     def add(done: tf.Tensor, *sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return done + 1, *(one + value for one, value in zip(sums, values, strict=True))

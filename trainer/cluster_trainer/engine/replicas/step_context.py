@@ -1,4 +1,4 @@
-"""A replica's knowledge of the step that it computes, such as its part of the global batch."""
+"""Holds a replica's data about the step that it computes, such as its part of the global batch."""
 
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -21,7 +21,7 @@ class Share:
     """One replica's part of a step that several replicas compute together.
 
     Attributes:
-        given_weight: see `weight`. In the functions of a script, only `weight` is of the present
+        given_weight: see `weight`. In a script's own function, only `weight` belongs to the present
             step.
         given_is_whole: see `is_whole`; False: it never is.
         is_reduced: whether the running optimizer has the gradients of all replicas, so that each
@@ -37,7 +37,7 @@ class Share:
         waits: measures the time spent waiting for gradients; None: it is not measured.
         rows: the numbers of rows of the share's parts, as known when a step is traced; None stands
             for an unknown number.
-        scalars_differ: whether parts of the batch without dimensions differ between replicas.
+        scalars_differ: whether the batch's scalars differ between replicas.
         apart: the seeds that differ between replicas.
         first_batch: notes the results while the first batch is computed both ways, and nothing is
             applied; None: this is an ordinary step.
@@ -45,9 +45,8 @@ class Share:
             see rounds.py.
         optimizers: the optimizers that were given gradients, by `id`.
         problems: the reasons why a worker cannot take the step by itself.
-        prepare: is called with an optimizer and its variables before that applies gradients, in the
-            body of a script's own loop; None: this is a step of the engine's, which has prepared
-            them.
+        prepare: is called in the body of a script's own loop before an optimizer applies gradients,
+            with the optimizer and its variables; None: this is one of the engine's steps.
         graph: the graph in which the step was begun; None: it runs eagerly.
     """
 
@@ -82,9 +81,9 @@ class Share:
 
     @property
     def is_whole(self) -> tf.Tensor | bool:
-        """Whether this is the whole batch, which all replicas compute alike, bool [].
+        """Whether the share is the whole batch, which all replicas compute, bool [].
 
-        Then one of them has the weight 1, and the others 0.
+        If so, one replica has the weight 1, and the others have 0.
         """
         if self.given_is_whole is False:
             return False
@@ -107,7 +106,7 @@ class Share:
 
     @property
     def of_gradient(self) -> tf.Tensor:
-        """The factor of the share's gradients in those that are applied, float32 [].
+        """The factor of the share's gradients in the applied gradients, float32 [].
 
         It is the weight. In a step that the worker takes by itself it is 1, or 0 without examples.
         """
@@ -147,13 +146,13 @@ def of_step(
     dtype: tf.DType = tf.float32,
     outside: Callable[[], Any] = lambda: 1.0,
 ) -> Any:
-    """Return a scalar of the present step; in a function of the script's own, anew at each call.
+    """Return a scalar of the present step; a script's own function gets it again at each call.
 
     Args:
-        find: returns it for a share; it may also note that the function is called.
-        key: a name of the value, unique among those of a function.
-        dtype: its type.
-        outside: returns it for a call outside of steps.
+        find: returns the scalar for a share. It may also note that the function is called.
+        key: a name of the value, unique within a function.
+        dtype: the scalar's type.
+        outside: returns the scalar for a call outside of steps.
     """
 
     def now() -> Any:
@@ -170,7 +169,8 @@ def of_step(
 def applies() -> bool:
     """Tell whether optimizers apply gradients; see `Share.applies`.
 
-    A function of the script's own is always traced with them: TensorFlow keeps it for real steps.
+    A script's own function is always traced with applied gradients, because TensorFlow keeps it for
+    real steps.
     """
     part = current()
     return part is None or part.applies or part.graph is not at_call.graph_here()
@@ -204,8 +204,8 @@ def computing(
 def in_loop(share: Share) -> Iterator[None]:
     """Let this thread compute a part of a step while the body of a script's loop runs.
 
-    Loops may be nested. They may also run in turns, as in `zip`, and end in any order. The share of
-    the loop that has begun last counts.
+    Loops may be nested. They may also run in turns, as in `zip`, and end in any order. The loop
+    that has begun last determines the share.
     """
     loops = _of_thread.loops
     loops.append(share)
@@ -233,7 +233,7 @@ def is_shared() -> bool:
 
 @contextmanager
 def reduced(share: Share) -> Iterator[None]:
-    """Mark the gradients in the context as those of all replicas."""
+    """Mark the gradients in the context as gradients of all replicas."""
     share.is_reduced = True
     try:
         yield
@@ -250,7 +250,7 @@ def is_of_all(variable: Any) -> bool:
 
 
 def is_aggregated(variable: Any) -> bool:
-    """Tell whether a strategy itself keeps the copies of a variable alike when it is assigned."""
+    """Tell whether a strategy itself keeps a variable's copies equal when it is assigned."""
     variable = _tensorflow_variable(variable)
     is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
     return is_one_of_several and variable.aggregation != tf.VariableAggregation.NONE
@@ -260,7 +260,7 @@ def own(variable: Any) -> Any:
     """Return this replica's own copy of a Keras or TensorFlow variable.
 
     Raises:
-        ValueError: all replicas of the process share one variable, which each would change.
+        ValueError: all replicas of the process share one variable, which each of them would change.
     """
     if not is_of_all(variable):
         name = getattr(variable, "path", variable.name)

@@ -1,1 +1,1 @@
-"""Keeps the variables of all workers of a ring alike, from the first call on."""
+"""Keeps the variables of all workers of a ring equal, from the first call on."""

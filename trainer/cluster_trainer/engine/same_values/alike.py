@@ -1,7 +1,7 @@
-"""Gives all workers of a ring the chief's values at the beginning, and where they have parted.
+"""Gives all workers of a ring the chief's values at the beginning, and whenever values differ.
 
-A TensorFlow strategy gives each variable the chief's first value when it is created. In a script
-without one, each worker creates its variables itself, possibly from other seeds.
+A TensorFlow strategy gives each new variable the chief's first value. In a script without a
+strategy, each worker creates its variables itself, possibly from other seeds.
 """
 
 import json
@@ -33,14 +33,15 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
     Args:
         model: a model, some of whose variables may not exist yet.
         more: other variables, which may include the model's.
-        may_differ: whether to accept that workers have different variables, because some do not
-            exist on all workers yet. Then the model's own variables get the chief's values if all
-            workers have the same ones, and otherwise nothing is done.
+        may_differ: whether to accept that workers have different variables, because some variables
+            do not exist on all workers yet. In that case the model's own variables get the chief's
+            values, unless these differ, too.
 
     Raises:
-        ConfigurationError: the workers' models have different variables; or only newcomers' models
-            differ, and this is a newcomer: the others continue without it (newcomers.py).
-        PeerUnfit: only newcomers' models differ, and this is not one of them.
+        ConfigurationError: the workers' models have different variables. If only newcomers' models
+            differ, it is raised on newcomers alone (newcomers.py).
+        PeerUnfit: only newcomers' models differ, and this worker is no newcomer. The others
+            continue without the newcomers.
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None:
@@ -53,15 +54,15 @@ def make(model: keras.Model, more: Iterable[Any] = (), *, may_differ: bool = Fal
 
 
 def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
-    """Give variables that have parted from the chief's its values again, with a warning.
+    """Give variables the chief's values again if theirs have become different, and warn.
 
-    All workers of the model's ring call this. Without a ring, nothing is done. Statistics, which
-    are each worker's own, are averaged first.
+    All workers of the model's ring call this. Without a ring, it is a no-op. Statistics, which are
+    each worker's own, are averaged first.
 
     Args:
         model: a model.
-        variables: variables of it and of its optimizers, in the same order on all workers.
-        when: the moment, for the warning, such as "after epoch 3".
+        variables: variables of the model and its optimizers, in the same order on all workers.
+        when: the moment for the warning, such as "after an epoch".
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None or ring.size == 1:
@@ -73,15 +74,15 @@ def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
 
 
 def _uncounted(model: keras.Model, variables: Iterable[Any]) -> list[Any]:
-    """Return variables without those of metrics, in which each worker counts its own share."""
+    """Return variables except those of metrics, in which each worker counts its own share."""
     counted = {id(one) for one in statistics.of_metrics(model)}
     return [one for one in variables if id(one) not in counted]
 
 
 def renew_constants(model: keras.Model) -> bool:
-    """Update layers that compute with copies of their variables; tell whether any was out of date.
+    """Update layers that compute with copies of their variables; tell whether a copy was stale.
 
-    Normalization is such a layer. It computes with constants, which Keras only updates in `adapt`
+    Normalization is such a layer. It computes with constants, which Keras updates only in `adapt`
     and `load_weights`.
     """
     has_changed = False
@@ -102,10 +103,10 @@ def _with_optimizers(model: keras.Model, more: Iterable[Any] = ()) -> list[Any]:
 
 
 def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
-    """Do as `make`, but only once in each call of Keras's, or once in all of a user's own loops.
+    """Call `make` once in each call of Keras's, or once in all of a user's own loops.
 
     A `fit` may validate, and may have callbacks with their own models. When it begins again after a
-    loss, it does so again for all of them, because a newcomer needs their values, too.
+    lost worker, all these models get the chief's values again, because a newcomer needs them.
     """
     call = running.current()
     if not running.is_announced():
@@ -114,7 +115,7 @@ def make_once(model: keras.Model, *, may_differ: bool = False) -> None:
     known = call.alike
     if model in known or model in (call.asked or ()):
         return
-    if call.is_fit and len(known):  # a callback's own: the fit's model is the first of all
+    if call.is_fit and len(known):  # a callback's model: the fit's own is the first
         if not _make_other(model):
             if call.asked is not None:
                 call.asked.add(model)
@@ -136,7 +137,8 @@ def make_variables(variables: Sequence[Any]) -> None:
     """Give variables of any models the chief's values; all workers call it.
 
     Raises:
-        ConfigurationError: the workers have other variables.
+        ConfigurationError: the workers' variables have different types or shapes; see `make`.
+        PeerUnfit: see `make`.
     """
     if ring := ring_of(tf.distribute.get_strategy()):
         _take_from_chief(None, variables, ring)
@@ -148,17 +150,17 @@ def digest_of(variables: Iterable[Any]) -> str:
 
 
 def note(model: keras.Model) -> None:
-    """Mark a fit's model as having the chief's values, because it gets them in another way."""
+    """Mark a fit's model as having the chief's values, which it gets in another way."""
     running.current().alike.add(model)
 
 
 def _make_other(model: keras.Model) -> bool:
     """Give a callback's model the chief's values; tell whether all workers had all variables.
 
-    A survivor of a loss may have built the model, its statistics and its optimizer before the fit
-    began again, and a newcomer has not. So statistics are averaged here, once all workers are known
-    to have them, and not at the beginning of the call. If only some workers have built the
-    optimizer, the next call compares again.
+    A survivor may have built the model, its statistics and its optimizer before the fit began
+    again, and a newcomer has not. So statistics are averaged here, once all workers are known to
+    have them, and not at the beginning of the call. If only some workers have built the optimizer,
+    the next call compares again.
     """
     ring = ring_of(model.distribute_strategy)
     if ring is None:
@@ -181,12 +183,12 @@ def _take_from_chief(
     """Give variables the chief's values; tell whether all workers have the same variables.
 
     Args:
-        model: a model whose statistics are averaged first, if all workers have the same variables;
-            None: there is none.
+        model: the model whose statistics are averaged first, if all workers have the same
+            variables; None: there is none.
         variables: the variables of the model, and perhaps others.
         ring: the workers' ring.
-        may_differ: whether to do nothing if the workers have different variables; otherwise that is
-            an error (see `make`).
+        may_differ: whether to do nothing if the workers have different variables. If False, that is
+            an error; see `make`.
     """
     # Not by name: Keras numbers layers, and a worker may have created other layers before.
     forms = [f"{tf.as_dtype(one.dtype).name} {list(one.shape)}" for one in variables]
@@ -211,7 +213,7 @@ def _take_from_chief(
     if len({one[:-1] for one in answers}) == 1:  # for example after a `fit`
         return True
     if model is not None and all(one[-1] for one in answers):
-        # Without others, such as Keras's global generator, which may be new on each worker.
+        # Other variables, such as Keras's global seed, may be new on each worker.
         own = {id(one) for one in _with_optimizers(model)}
         known = [one for one in variables if id(one) in own]
         parted.say(_uncounted(model, known), ring, f"before {call}")

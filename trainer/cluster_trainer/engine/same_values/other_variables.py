@@ -1,4 +1,4 @@
-"""Refuses models of other variables, and names the first of another type or shape."""
+"""Refuses models whose variables differ between workers, and names the first that differs."""
 
 import itertools
 import json
@@ -19,7 +19,9 @@ def refuse(
     call: str,
     digests: Sequence[bytes],
 ) -> NoReturn:
-    """Refuse models, and name the first variable of another type or shape; all workers call this.
+    """Refuse models, and name the first variable whose type or shape differs.
+
+    All workers call this.
 
     Raises:
         ConfigurationError: see `alike.make`.
@@ -44,7 +46,7 @@ def refuse(
 
 
 def _described(variables: Sequence[tuple[str, str]], place: int) -> str:
-    """Describe the variables, (form, path), of one worker: their number, and one of them."""
+    """Describe a worker's variables, (form, path), by their number and the one at `place`."""
     count = f"{len(variables)} variables"
     if place >= len(variables):
         return f"{count}, and no number {place + 1}"

@@ -1,8 +1,8 @@
-"""Finds variables whose values are no longer alike on all workers of a ring, and warns of them.
+"""Finds variables whose values are no longer equal on all workers of a ring, and warns of them.
 
-The workers of a ring take equal steps from equal values. So values that differ afterwards were
-changed by something that only some workers do: a callback of the chief, a random number without a
-seed, an assignment behind `if is_chief`. Training would continue with models that differ.
+The workers of a ring take equal steps from equal values. So if values differ afterwards, only some
+workers have changed them. Examples are a callback of the chief, a random number without a seed, and
+an assignment behind `if is_chief`. Training would continue with different models.
 """
 
 import logging
@@ -19,19 +19,19 @@ from cluster_trainer.problems import listed
 from cluster_trainer.settings.task import names_of
 
 TOLERANCE = 1e-4
-"""The largest relative difference of float32 that rounding may explain: processors of two kinds
-round differently in their last bits, and each worker updates its own copy."""
+"""The largest relative difference of float32 that rounding may explain. Different kinds of
+processors round differently in the last bits, and each worker updates its own copy."""
 EPSILONS = 8
 """The same for types of fewer bits, as a multiple of the distance from 1 to the next number."""
 EXACT = 1e-12
-"""The same for whole numbers: the order of additions depends on the kind of processor."""
+"""The same for whole numbers, whose sketches are rounded: the order of additions may differ."""
 BLOCK = 4096
-"""The number of elements that share a sketch, so that a change of a few shows."""
+"""The number of elements in one sketch. It is small, so that a change of a few elements shows."""
 BLOCKS_AT_ONCE = 64
 SHOWN = 3
 WHAT = "sketches of values"
 log = logging.getLogger("trainer")
-# Different for each place, and far from 0, so that each element counts; the same on all workers.
+# The weights differ by place and are far from 0, so each element counts. All workers use the same.
 _DRAWS = np.random.default_rng(0)
 _WEIGHTS = _DRAWS.choice([-1.0, 1.0], BLOCK) * _DRAWS.uniform(0.5, 1.5, BLOCK)
 
@@ -67,10 +67,10 @@ def say(variables: Sequence[Any], ring: RenewableRing, when: str) -> list[Any]:
 
 
 def sketch(variable: Any) -> np.ndarray:
-    """Return numbers that tell values of a variable apart without sending the values.
+    """Return numbers that show whether a variable's values differ, without sending the values.
 
     They are a weighted sum and the Euclidean norm of each BLOCK of elements, float64 [blocks, 2].
-    Strings have none.
+    Strings have no sketch.
     """
     value = value_of(variable).reshape(-1)
     if value.dtype.kind in "OSU":
@@ -90,7 +90,7 @@ def _sketch_of_blocks(value: np.ndarray) -> np.ndarray:
 
 
 def value_of(variable: Any) -> np.ndarray:
-    """Return a variable's value without a copy."""
+    """Return a variable's value; a value on a CPU is not copied."""
     value = held(variable)
     if isinstance(value, tf.Variable):
         value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
@@ -103,15 +103,16 @@ def held(variable: Any) -> Any:
 
 
 def differ(first: np.ndarray, other: np.ndarray, tolerances: np.ndarray) -> np.ndarray:
-    """Tell which blocks have other values on another worker.
+    """Tell which blocks have different values on another worker.
 
     Args:
         first: the sketches of one worker, float64 [blocks, 2].
         other: those of another worker, of the same shape.
-        tolerances: the largest relative difference of each block, float64 [blocks].
+        tolerances: the largest allowed difference of each block, relative to its norm, float64
+            [blocks].
 
     Returns:
-        bool [blocks]; values that are finite on neither worker are equal.
+        bool [blocks]. Sketches that are finite on neither worker count as equal.
     """
     most = tolerances[:, None] * np.maximum(first, other)[:, 1:]
     with np.errstate(invalid="ignore"):
@@ -123,7 +124,7 @@ def differ(first: np.ndarray, other: np.ndarray, tolerances: np.ndarray) -> np.n
 
 
 def _tolerance(variable: Any) -> float:
-    """Return how much rounding may change a variable; of whole numbers, only their sketch."""
+    """Return the relative difference that rounding may cause: of integers, in their sketch only."""
     dtype = value_of(variable).dtype
     if dtype.kind in "biuOSU":
         return EXACT

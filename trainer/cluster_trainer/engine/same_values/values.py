@@ -1,4 +1,4 @@
-"""The values of variables as bytes: gives all workers the chief's, and makes digests of them."""
+"""Sends the chief's values of variables to all workers, and makes digests of values."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ def give(variables: Iterable[Any], ring: RenewableRing, what: str) -> None:
     Args:
         variables: the variables, of any models and optimizers.
         ring: the workers' ring.
-        what: the purpose, for the workers that are in another call.
+        what: the purpose, to report workers that are in another call.
     """
     for pack in _packs(variables):
         content = b"".join(_bytes(_rows(*one)) for one in pack) if ring.rank == CHIEF else None
@@ -36,7 +36,7 @@ def digest_of(variables: Iterable[Any]) -> bytes:
 
 
 def digest(parts: Iterable[Any]) -> bytes:
-    """Return a digest of some parts of bytes, and of where each of them ends: 16 bytes."""
+    """Return a digest of a sequence of bytes objects, and of their lengths: 16 bytes."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         found.update(len(part).to_bytes(8))
@@ -78,7 +78,7 @@ def _assign(pack: Iterable[Piece], content: bytes) -> None:
     for variable, rows in pack:
         like = _rows(variable, rows)
         shape, dtype, size = like.shape, like.dtype, like.nbytes
-        del like  # TensorFlow copies a value that is still held before it changes it
+        del like  # otherwise TensorFlow would copy the value before it changes it
         given = np.frombuffer(content, dtype, size // dtype.itemsize, begin).reshape(shape)
         if rows is None:
             variable.assign(given)

@@ -1,4 +1,4 @@
-"""Says why every worker prepares all rows of a pipeline, and what to change."""
+"""Explains why every worker prepares all rows of a pipeline, and advises a change."""
 
 import re
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ MAPS = ("MapDataset", "ParallelMapDataset")
 
 
 def advice_on(plan: Plan) -> str:
-    """Return why a costly step runs for all rows, and what to change; "" if there is no advice.
+    """Return the reason why a costly step runs for all rows, and advice; "" without advice.
 
-    No advice is given for a step before a `cache`, because the step runs only once. Rows without a
+    There is no advice for a step before a `cache`, because the step runs only once. Rows without a
     fixed order are left to pipelines.py, which warns about them.
     """
     step = plan.whole
@@ -50,7 +50,7 @@ def _gives_what_is_ready(step: Any) -> bool:
 
 
 def _operations(step: Any) -> Iterator[str]:
-    """Yield the types of the operations in a step, in the steps before it, and in their calls."""
+    """Yield the types of the operations in a step, in all earlier steps, and in their functions."""
     for one in steps_of(step):
         if is_map(one):
             yield MAPS[0]

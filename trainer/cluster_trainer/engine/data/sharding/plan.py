@@ -3,14 +3,14 @@
     paths.shuffle(1000).map(decode).batch(64).prefetch(2)
 
 In this example every worker reads and shuffles all paths, but decodes only the files of its share
-of each batch. The search begins at the pipeline's end and goes towards its source. Three rules keep
-the batches the same:
+of each batch. The search goes from the pipeline's end to its source. Three rules keep the batches
+the same:
 
 - A `map` of rows may be moved if it makes each row from one row, without state (stateless.py). A
   `map` of batches may be moved if it makes each row from the same row of the batch (row_wise.py).
 - Steps between them may only choose elements by position: `take`, `skip`, `repeat`.
-- All steps before these stay the user's own dataset, which every worker reads whole. In particular
-  a `shuffle` must stay: its object counts its iterators, and each iterator has another order.
+- All earlier steps stay the user's own dataset, which every worker reads whole. In particular a
+  `shuffle` must stay: its object counts its iterators, and each iterator has another order.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Plan:
     Attributes:
         whole: the dataset of the last step that every worker runs for all rows.
         on_rows: the steps between `whole` and `batch`, in the data's order. The worker runs them
-            for its own rows. Empty: there is no `map` among them, so that nothing is gained.
+            for its own rows. Empty: no `map` can be moved.
         batch: the step that makes batches; None: it was not found.
         on_batches: the steps after `batch`, in the data's order.
     """
@@ -54,17 +54,17 @@ def is_map(step: Any) -> bool:
 
 
 def is_passed(step: Any) -> bool:
-    """Tell whether a step leaves the elements as they are, and chooses them by their position."""
+    """Tell whether a step leaves elements unchanged, and at most chooses them by position."""
     return type(step).__name__ in PASSED
 
 
 def have_one_shape(rows: Any) -> bool:
-    """Tell whether all rows have one shape; rows that differ might only fail in a whole batch."""
+    """Tell whether all rows have one shape; different shapes might fail only in a whole batch."""
     return all(shape.is_fully_defined() for shape in shapes(rows))
 
 
 def is_dense(step: Any) -> bool:
-    """Tell whether the elements that a step gives have dense tensors only."""
+    """Tell whether a step's elements consist of dense tensors only."""
     return all(isinstance(one, tf.TensorSpec) for one in tf.nest.flatten(step.element_spec))
 
 

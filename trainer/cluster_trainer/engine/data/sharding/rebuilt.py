@@ -1,4 +1,4 @@
-"""Rebuilds a tf.data pipeline so that a worker prepares its own rows of each batch only."""
+"""Rebuilds a tf.data pipeline so that a worker prepares only its own rows of each batch."""
 
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -26,12 +26,12 @@ def rows_of_shares(plan: Plan, replicas: Replicas) -> tf.data.Dataset | None:
         replicas: the replicas that need the rows.
 
     Returns:
-        the dataset; None if its batches might not be the same:
+        the dataset; None if its batches might differ from the pipeline's:
 
         - From five replicas on, a short batch may have more rows for this process than a full one.
-        - Workers with shares of several sizes do not read equally far ahead. If they repeat or
-          cache shuffled data, and a script leaves a pass early, they would have used up different
-          numbers of orders.
+        - Workers with shares of different sizes do not read equally far ahead. If they repeat or
+          cache shuffled data, and a script leaves a pass early, they have used up different numbers
+          of orders.
     """
     size = int(tensorflow_names.batch_size_of(plan.batch))
     is_full = tensorflow_names.drops_remainder(plan.batch)
@@ -51,8 +51,8 @@ def rows_of_shares(plan: Plan, replicas: Replicas) -> tf.data.Dataset | None:
 
     by_position = [one for one in plan.on_rows if type(one).__name__ in POSITIONS]
     others = [one for one in plan.on_rows if type(one).__name__ not in POSITIONS]
-    # Options go between them: TensorFlow fuses a `shuffle` with a `repeat` that directly follows
-    # it, which would use up a different number of orders.
+    # Options separate them: TensorFlow fuses a `shuffle` with a `repeat` that directly follows it,
+    # which would use up a different number of orders.
     rows = reduce(_again, by_position, plan.whole.with_options(tf.data.Options()))
     mine = rows.window(size, drop_remainder=is_full).flat_map(as_written(select))
     mine = reduce(partial(_again, of_all=int(rows_of_all[-1]) / size), others, mine)
@@ -76,7 +76,7 @@ class OwnRows:
     specs: Any
 
     def shares(self, examples: tf.Tensor, *parts: tf.Tensor) -> tuple[Any, ...]:
-        """Return the shares in an element of `rows`, in the form in which `cut` returns them."""
+        """Return the shares in an element of `rows`, in the form of `cut`'s result."""
         count = examples[0]
         bounds, shares = self.replicas.bounds(count), []
         first, _ = bounds[0]
@@ -99,7 +99,7 @@ def _span(replicas: Replicas, examples: Any) -> tuple[Any, Any]:
 
 
 def _rows(replicas: Replicas, examples: np.ndarray) -> np.ndarray:
-    """Return how many rows this process needs of batches with these numbers of examples."""
+    """Return how many rows this process needs of batches with these numbers of examples, [n]."""
     start, stop = _span(replicas, examples)
     return np.asarray(stop - start)
 
@@ -114,7 +114,7 @@ def _again(dataset: tf.data.Dataset, step: Any, *, of_all: float = 1.0) -> tf.da
         return dataset
     if kind == tensorflow_names.PREFETCH:
         buffer = tensorflow_names.buffer_of(step)
-        # Read no further ahead than before: a cache or the next shuffle may depend on that.
+        # Do not read further ahead than before: a cache or the next shuffle may depend on it.
         return dataset.prefetch(max(1, round(of_all * buffer)) if buffer > 0 else buffer)
     apply = {
         tensorflow_names.TAKE: dataset.take,
@@ -125,7 +125,7 @@ def _again(dataset: tf.data.Dataset, step: Any, *, of_all: float = 1.0) -> tf.da
 
 
 def _beside_count(function: Any) -> Any:
-    """Return a function that applies `function` to an element, and passes on its first part."""
+    """Return a function that keeps an element's first part, and applies `function` to the rest."""
 
     def prepare(count: tf.Tensor, *parts: tf.Tensor) -> tuple[tf.Tensor, ...]:
         return (count, *function(*parts))

@@ -1,6 +1,6 @@
 """Tells whether a `map` of batches makes each row from the same row of the batch.
 
-Such a function can be called with some of the rows. Only a few operations are accepted: those that
+Such a function can be called with some of the rows. It may contain only a few operations, which
 scale numbers, encode labels and resize pictures. They give the same bits for a row at any position.
 `exp` does not: at the end of an array it is computed in another way.
 """
@@ -25,7 +25,7 @@ OVER_AXES = {"Max", "Min", "ReverseV2"}
 """Operations over the axes in their second input."""
 OF_PICTURES = {"ResizeArea", "ResizeBicubic", "ResizeBilinear", "ResizeNearestNeighbor"}
 IN_ORDER = {*CALLS, "Assert"}
-"""Operations that run even if their results are not used."""
+"""Operations that run even if their results are unused."""
 
 
 def is_row_wise(function: Any) -> bool:
@@ -79,7 +79,7 @@ class _Rows:
         return all(map(self._is_fixed, operation.inputs[1:])) and keeps(operation)
 
     def _is_broadcast(self, inputs: Any, rank: int) -> bool:
-        """Tell whether each row is made from one row, and from parts that all rows have."""
+        """Tell whether each row is made from one row of the batch, and from parts for all rows."""
         return any(map(self.has, inputs)) and all(
             one.shape.rank == rank if self.has(one) else self._is_for_all(one, rank)
             for one in inputs
@@ -100,14 +100,14 @@ class _Rows:
         return all(map(self.has, parts)) and _has_other_axes(axis, operation.outputs[0].shape.rank)
 
     def _is_looked_up(self, operation: Any) -> bool:
-        """Tell whether rows of numbers choose rows of a table."""
+        """Tell whether rows of numbers choose rows of a fixed table."""
         table, numbers, axis = operation.inputs
         is_plain = tf.get_static_value(axis) == 0 and operation.get_attr("batch_dims") == 0
         return bool(is_plain) and self._is_fixed(table) and self.has(numbers)
 
 
 def _has_other_axes(axes: Any, rank: int | None) -> bool:
-    """Tell whether the axes are known, and the rows' axis, 0, is not among them."""
+    """Tell whether the axes are known, and do not include the rows' axis, 0."""
     if axes is None or rank is None:
         return False
     return all(int(axis) % rank for axis in np.ravel(axes))

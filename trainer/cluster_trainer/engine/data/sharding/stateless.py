@@ -8,7 +8,7 @@ from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
 
 CALLS = ("StatefulPartitionedCall", "If", "While", "Case")
-"""Operations that call functions, whose own operations are looked at."""
+"""Operations that call functions, whose own operations are examined, too."""
 READS = ("ReadVariableOp", "ResourceGather", "LookupTableFindV2", "LookupTableSizeV2")
 """Operations that read a variable or a table, and do not change it."""
 HARMLESS = (*CALLS, *READS, "Assert")
@@ -22,8 +22,8 @@ def is_stateless(function: Any) -> bool:
 def state_of(function: Any) -> str:
     """Return the type of an operation whose result may depend on earlier calls; "" if none does.
 
-    Such operations draw random numbers, call Python, count, or read a queue. Unknown cases count as
-    such: operations of other libraries, and datasets captured from outside of the function.
+    Such operations draw random numbers, call Python, count, or read a queue. Operations of other
+    libraries are unknown, and are reported, too. So are datasets that the function captures.
     """
     if any(one.dtype == tf.variant for one in function.captured_inputs):
         return "Dataset"

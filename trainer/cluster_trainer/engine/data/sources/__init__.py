@@ -1,1 +1,1 @@
-"""The sources of batches, for each kind of data that Keras's `fit` takes."""
+"""Reads batches from each kind of data that Keras's `fit` takes."""

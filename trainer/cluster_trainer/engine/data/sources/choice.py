@@ -40,7 +40,7 @@ def source_of(
         given: arrays of a fit that may begin again; see given_arrays.py.
 
     Raises:
-        ValueError: a dataset that TensorFlow is to divide is used over a ring.
+        ValueError: the arrays are empty, or TensorFlow is to divide a dataset over a ring.
     """
     if isinstance(adapter, keras_names.ArrayDataAdapter):
         return ArraySource(adapter, replicas, seed, given or GivenArrays())
@@ -49,7 +49,7 @@ def source_of(
         if isinstance(dataset, RowDataset):
             rows = dataset.rows(seed if adapter.shuffle else None)
             source = RowSource(rows, replicas, _weighted_by_class(dataset, adapter.class_weight))
-            # The trainer compares its own.
+            # The trainer compares its own data itself.
             source.compares = source.asks_users = isinstance(dataset, RandomAccess)
             source.goes_on = True
             return source
@@ -70,7 +70,7 @@ def source_of(
 def may_begin_again(data: Any) -> bool:
     """Tell whether the data of a `fit` can be read again, before there is a source for them.
 
-    The data of a generator cannot: Keras has already taken two batches to inspect them.
+    A generator's data cannot, because Keras has already taken two batches to inspect them.
     """
     if isinstance(data, keras.utils.PyDataset):
         return isinstance(data, RowDataset) or stays_as_it_is(data)
@@ -98,8 +98,8 @@ def _is_for_tensorflow(dataset: Any) -> bool:
 def batch_size_of(adapter: Any) -> int | None:
     """Return the size of batches; None: unknown.
 
-    Keras inspects the first part of a tf.data.Dataset's batches, which may be a number for the
-    whole batch.
+    Keras's own answer for a tf.data.Dataset is not used: it inspects only the first part of a
+    batch, which may be a number for the whole batch.
     """
     if not isinstance(adapter, keras_names.TFDatasetAdapter):
         size: int | None = adapter.batch_size

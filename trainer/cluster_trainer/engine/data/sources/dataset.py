@@ -1,4 +1,4 @@
-"""Pipelines of tf.data and generators, which give batches in their own order."""
+"""Reads tf.data pipelines and generators, which give batches in their own order."""
 
 import logging
 from functools import cached_property
@@ -27,8 +27,8 @@ log = logging.getLogger("trainer")
 class DatasetSource(WholeBatchSource):
     """Data that Keras turns into a tf.data.Dataset.
 
-    Each worker reads all of them. Costly steps of a pipeline run for its own rows only, if
-    possible; see sharding/plan.py.
+    Each worker reads all data. If possible, it runs the costly steps of a pipeline for its own rows
+    only; see sharding/plan.py.
     """
 
     doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with random numbers
@@ -49,12 +49,12 @@ class DatasetSource(WholeBatchSource):
 
     @property
     def advice(self) -> str:
-        """Why a costly step of the pipeline runs for all rows; see Source.advice."""
+        """The reason why a costly step runs for all rows, and advice; see Source.advice."""
         return advice_on(self._plan)
 
     @property
     def described(self) -> dict[str, str]:
-        """A digest of some rows that the pipeline was made of."""
+        """A digest of some rows that a user's pipeline was made from, and its constants."""
         is_users = isinstance(self._adapter, keras_names.TFDatasetAdapter)
         if not is_users:
             return {}
@@ -67,7 +67,7 @@ class DatasetSource(WholeBatchSource):
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
 
     def begin_pass(self, number: int) -> None:
-        """Begin as many passes as an earlier start of the program had."""
+        """Begin the passes before `number` that this process has not begun; see `catch_up`."""
         self.catch_up(number)
         self._begun = number + 1
 
@@ -75,7 +75,7 @@ class DatasetSource(WholeBatchSource):
         """Begin the passes that have not begun in this process; see Source.catch_up.
 
         A `Dataset.shuffle` draws another order for each iterator. So the next iterator gets the
-        order that it would have had.
+        order that it would have had without a restart.
         """
         if isinstance(self._adapter, keras_names.TFDatasetAdapter):
             pipelines.warn_of_ended(self._dataset)
@@ -112,13 +112,13 @@ class DatasetSource(WholeBatchSource):
 
     @cached_property
     def own_rows(self) -> OwnRows | None:
-        """The pipeline for the rows of this worker's shares; None: it reads all rows."""
+        """The pipeline for the rows of this worker's shares; None: the worker prepares all rows."""
         rows = rows_of_shares(self._plan, self.replicas) if self._plan.on_rows else None
         if rows is None:
             return None
         return OwnRows(rows, self.replicas, super().shares(0, 0).element_spec)
 
-    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:  # noqa: ARG002  its order is its own
+    def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:  # noqa: ARG002  the order is the data's
         return self._dataset.skip(first) if first else self._dataset
 
 

@@ -1,4 +1,4 @@
-"""Keras's PyDatasets, whose batches a user's code makes."""
+"""Reads Keras's PyDatasets, whose batches a user's code makes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from cluster_trainer.private import keras_names
 def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
     """Tell whether a dataset has no hooks of its own for the beginning and the end of an epoch.
 
-    With such hooks, its batches may depend on earlier epochs.
+    The batches of a dataset with such hooks may depend on earlier epochs.
     """
     kind = type(dataset)
     return all(
@@ -25,7 +25,7 @@ def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
 
 
 class PyDatasetSource(WholeBatchSource):
-    """A PyDataset; if it is to be shuffled, in an order that depends on seed and pass only."""
+    """The batches of a PyDataset. If they are shuffled, the order depends on seed and pass only."""
 
     is_ours = asks_users = True
 
@@ -52,7 +52,7 @@ class PyDatasetSource(WholeBatchSource):
         """Tell the dataset that an epoch has ended."""
         self._adapter.py_dataset.on_epoch_end()
 
-    def begin_pass(self, number: int) -> None:  # noqa: ARG002  `shares` was told
+    def begin_pass(self, number: int) -> None:  # noqa: ARG002  `shares` has got the number
         """Begin to read ahead."""
         if self._reading and self._reading.enqueuer:
             self._reading.enqueuer.start()
@@ -84,7 +84,7 @@ class PyDatasetSource(WholeBatchSource):
 
 
 class _InOrder(keras.utils.PyDataset):
-    """A PyDataset in another order, from batch `first` on; None: its own order."""
+    """A PyDataset from batch `first` on, in another order; None: in its own order."""
 
     def __init__(self, inner: keras.utils.PyDataset, order: np.ndarray | None, first: int) -> None:
         super().__init__(
@@ -101,6 +101,6 @@ class _InOrder(keras.utils.PyDataset):
         return None if known is None else known - self._first
 
     def __getitem__(self, index: int) -> Any:
-        """Return the batch that follows the next `index` ones."""
+        """Return the remaining batch number `index`, from 0."""
         place = self._first + index
         return self._inner[place if self._order is None else int(self._order[place])]

@@ -1,4 +1,4 @@
-"""Arrays and other examples that are picked by row, in an order made from seed and pass."""
+"""Reads arrays and other examples by row, in an order that is made from seed and pass."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ MANY_BATCHES = 2**40
 # The number of batches that are prefetched, unless they are large.
 PREFETCHED = 8
 PREFETCHED_BYTES = 256 * 2**20
-# The number of single examples that are read to compare them, perhaps from a file.
+# The number of single examples that are read, perhaps from a file, to compare them.
 READ = 4
 
 
@@ -53,13 +53,13 @@ class RowSource(Source):
 
     @property
     def examples_at(self) -> Callable[[int], int]:
-        """Return how many examples so many steps used; see Source.examples_at."""
+        """A function from the number of steps to the number of examples; see Source.examples_at."""
         rows = self._rows
         return partial(examples_at, examples=rows.examples, batch_size=rows.batch_size)
 
     def shares(self, pass_number: int, first: int) -> tf.data.Dataset:
         """Return the shares of all passes from `pass_number` on, in one dataset."""
-        assert self.num_batches  # noqa: S101  there are no data of no examples
+        assert self.num_batches  # noqa: S101  empty data are refused earlier
         begin = pass_number * self.num_batches + first
         steps = tf.data.Dataset.range(begin, MANY_BATCHES)
         options = tf.data.Options()
@@ -67,7 +67,7 @@ class RowSource(Source):
         # Rewriting the pipeline copies the arrays that it reads from (measured).
         options.experimental_optimization.apply_default_optimizations = False
         share = self._alone if self.replicas.total == 1 else self._shared
-        if self._rows.take_work:  # may call code that is not ours, for example to decode pictures
+        if self._rows.take_work:  # `_pick` may call a script's code, for example to decode pictures
             batches = steps.map(share, num_parallel_calls=threads(), deterministic=True)
         else:  # one thread copies batches faster than any model uses them
             batches = steps.map(as_written(share))
@@ -99,7 +99,7 @@ class RowSource(Source):
     def _take(self, start: tf.Tensor, stop: tf.Tensor, size: int | None, number: tf.Tensor) -> Any:
         """Return the examples at positions `start` to `stop` of a pass.
 
-        There are `size` of them, except in a short last batch; None: the number varies.
+        There are `size` examples, except in a short last batch; None: the number varies.
         """
         if size and self._rows.examples % self._rows.batch_size == 0:
             places = start + tf.range(size, dtype=tf.int64)
@@ -118,7 +118,7 @@ class RowSource(Source):
 
 
 class ArraySource(RowSource):
-    """Arrays."""
+    """Arrays, whose rows are picked."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class ArraySource(RowSource):
         examples = keras_names.num_examples(adapter)
         if not examples:
             raise ValueError("The arrays have no rows: there are no examples in them")
-        # Within a batch the order has no intended meaning.
+        # With "batch", Keras shuffles within a batch only, where the order has no meaning.
         shuffle = keras_names.shuffle_of(adapter)
         is_shuffled = bool(shuffle) and shuffle != "batch"
         rows = EpochOrder(

@@ -1,10 +1,10 @@
-"""The sources of batches: all data that Keras's `fit` takes, as each replica's shares of a batch.
+"""Defines sources of batches: they turn data that Keras's `fit` takes into the replicas' shares.
 
 A *pass* goes through all batches once. Arrays and PyDatasets are shuffled in an order that is a
 function of seed and pass alone. So any number of workers uses the same batches, and a run can begin
 at any batch. A `tf.data.Dataset` and a generator determine their batches themselves: each worker
-reads all of them and takes its shares. If a `map` comes before a pipeline's `batch`, it prepares
-its own rows only; see ../sharding/plan.py.
+reads all batches and takes its shares. If a pipeline's `map` comes before `batch`, the worker may
+apply it to its own rows only; see ../sharding/plan.py.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class Source(ABC):
     """Batches of one `fit`, `evaluate` or `predict`.
 
     Attributes:
-        num_batches: the number of batches in a pass; None: it is not known, or they never end.
+        num_batches: the number of batches in a pass; None: it is unknown, or they never end.
         num_examples: the number of examples in a pass; None: only batches are counted.
         is_infinite: whether the batches never end.
         is_endless: whether one iterator goes through one pass after the other.
@@ -72,12 +72,15 @@ class Source(ABC):
 
     @property
     def advice(self) -> str:
-        """Why this worker prepares more than its shares, and what to change; "": it does not."""
+        """The reason why this worker prepares more than its shares, and advice; "": it does not."""
         return ""
 
     @property
     def examples_at(self) -> Callable[[int], int] | None:
-        """A function from the number of steps in all passes to that of examples; None: unknown."""
+        """A function from the number of steps to the number of examples; None: it is unknown.
+
+        Both numbers count all passes.
+        """
         return None
 
     @property
@@ -94,15 +97,15 @@ class Source(ABC):
     def shares(self, pass_number: int, first: int) -> Any:
         """Return a dataset of batches: from batch `first` of a pass to the pass's end.
 
-        If `is_endless`, later passes follow. With one replica its elements are the model's batches.
-        With several, each element is a tuple with the local replicas' shares and weights, like the
-        result of `cut`.
+        If `is_endless`, later passes follow. With one replica, the elements are the model's
+        batches. With several, each element is a tuple with the local replicas' shares and weights,
+        like the result of `cut`.
         """
 
     def whole_batch(self) -> Any:
         """Return a batch as one device would get it, to explain why a step has failed.
 
-        This uses up batches of a generator, so that reading cannot continue afterwards.
+        This uses up batches of a generator, so reading cannot continue afterwards.
         """
         alone = copy(self)
         alone.replicas = Replicas()
@@ -112,7 +115,7 @@ class Source(ABC):
 
     # methods that most sources need not override:
     def begin_epoch(self) -> None:  # noqa: B027
-        """Note that an epoch begins, which may be a part of a pass, or several passes."""
+        """Note that an epoch begins. It may be a part of a pass, or several passes."""
 
     def end_epoch(self) -> None:  # noqa: B027
         """Note that an epoch has ended."""
@@ -126,7 +129,7 @@ class Source(ABC):
     def catch_up(self, passes: int) -> None:  # noqa: B027
         """Note that an earlier start of the program has begun `passes` passes.
 
-        It is called before other data are read, because these may share the same pipeline.
+        This is called before other data are read, because these may share the same pipeline.
         """
 
     def note_ended(self) -> None:  # noqa: B027
@@ -134,7 +137,7 @@ class Source(ABC):
 
 
 class WholeBatchSource(Source):
-    """Whole batches, which each worker reads and from which it takes its shares."""
+    """Whole batches: each worker reads them, and takes its shares."""
 
     @abstractmethod
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
@@ -145,7 +148,7 @@ class WholeBatchSource(Source):
         batches = self._batches(pass_number, first)
         if self.replicas.total == 1:
             return batches
-        is_tuple = isinstance(batches.element_spec, tuple)  # which `map` takes apart
+        is_tuple = isinstance(batches.element_spec, tuple)  # `map` passes its parts as arguments
 
         def cut_up(*batch: Any) -> Any:
             return cut(batch if is_tuple else batch[0], self.replicas, self.components)
@@ -155,7 +158,7 @@ class WholeBatchSource(Source):
 
 
 def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that AutoGraph does not convert, which would only take time."""
+    """Return a function that AutoGraph does not convert, because that would only take time."""
     written: Callable[..., Any] = tf.autograph.experimental.do_not_convert(ours)
     return written
 

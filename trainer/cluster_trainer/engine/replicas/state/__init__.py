@@ -1,1 +1,1 @@
-"""The variables that a step assigns, and what becomes of their values on several replicas."""
+"""Handles the variables that a step assigns, whose values may differ between replicas."""

@@ -1,21 +1,21 @@
-"""The effects of a step on layers' own state, if they depend on a replica's share of the batch.
+"""Handles a step's changes to layers' own state that depend on a replica's share of the batch.
 
-Many effects do not: a counter of steps, the moving average of an encoder's weights and a spectral
-norm's vector are assigned alike on all replicas. Such state is left alone, even on a replica
-without examples. Other state is handled as follows:
+Many changes do not depend on it: a counter of steps, the moving average of an encoder's weights and
+a spectral norm's vector are assigned equally on all replicas. Such state is left alone, even on a
+replica without examples. Other state is handled as follows:
 
-- A replica without examples, which has borrowed one, discards its changes. If all replicas compute
-  the whole batch, the changes are the same on all replicas, and stay.
+- A replica without examples has borrowed one, and discards its changes. If all replicas compute the
+  whole batch, the changes are the same on all replicas, and stay.
 - Integers that are added up, such as counts of words, get the sum of all replicas' additions.
 - Other integers are each replica's own, and a warning says so.
 - Floating-point values that a step of the script's own assigns are averaged over all replicas, like
-  gradients: gradients that it accumulates, the moving average of a loss, weights that it trains
-  without an optimizer, a learning rate. Variables that the model does not track, such as a loss
-  object's, are treated alike.
-- The statistics of Keras's own layers wait until an epoch ends; see statistics.py.
+  gradients. Examples are gradients that it accumulates, the moving average of a loss, weights that
+  it trains without an optimizer, and a learning rate. Variables that the model does not track, such
+  as a loss object's, are averaged, too.
+- The statistics of Keras's own layers are averaged when an epoch ends; see statistics.py.
 
-In a step that a worker takes by itself, nothing is summed: rounds.py averages it all at the round's
-end, and whole numbers that depend on the share are refused.
+In a step that a worker takes by itself, nothing is summed. Instead rounds.py averages all state at
+the round's end, and whole numbers that depend on the share are refused.
 """
 
 import logging
@@ -42,7 +42,7 @@ SUMS_IN_BRANCHES = Problem(
     "between a layer's output and its input with `tf.where`, or use a condition that is the same "
     "on all workers, such as a count of steps",
 )
-# What a step counts that each worker takes by itself; see rounds.py.
+# For steps that each worker takes by itself; see rounds.py.
 DIFFERENT_COUNTS = Problem(
     "TRAINER_SYNC_EVERY",
     "above 1, with whole numbers that depend on a worker's share of the batch",
@@ -63,7 +63,7 @@ def seen_to(
     Args:
         model: the model that the step belongs to.
         batch: this replica's share of the batch.
-        part: the facts that are known about the share.
+        part: facts about the share.
         guards: whether the replica may be without examples.
         is_keras_own: whether the model's `train_step` is Keras's own.
 
@@ -72,7 +72,7 @@ def seen_to(
     """
     whole = statistics.whole_numbers(model)
     state = [*(statistics.of_share(model) if guards else []), *whole]
-    if guards and part.is_own_step:  # else what is assigned is weighted with the share
+    if guards and part.is_own_step:  # else assigned values are weighted by the share
         state += [one for one in _of_script(model, part) if not _is_in(one, state)]
     metrics = statistics.of_metrics(model) if guards else []
     before = {id(one): tf.identity(step_context.own(one)) for one in (*metrics, *state)}
@@ -82,7 +82,7 @@ def seen_to(
         state = [one for one in state if id(_copy(one)) not in part.trained]
     changes = _seen(model, batch, part, state, before, is_keras_own=is_keras_own)
     dependent, counts, means = changes
-    if part.is_own_step:  # rounds.py averages what was assigned
+    if part.is_own_step:  # rounds.py averages assigned values
         if not tf.executing_eagerly() and any(_is_in(one, whole) for one in dependent):
             part.problems.append(DIFFERENT_COUNTS)
         counts, means = [], []
@@ -102,10 +102,10 @@ def seen_to(
 
 
 class _Changes(NamedTuple):
-    """The variables that a step has assigned, with values that depend on the share.
+    """The variables to which a step has assigned values that depend on the share.
 
     Attributes:
-        dependent: all of them.
+        dependent: all these variables.
         counts: the integers that are added up.
         means: the floating-point variables that a step of the script's own assigns.
     """
@@ -124,7 +124,7 @@ def _seen(  # noqa: PLR0913
     *,
     is_keras_own: bool,
 ) -> _Changes:
-    """Return the variables that a step has assigned; see `seen_to`.
+    """Return the variables to which a step has assigned share-dependent values; see `seen_to`.
 
     Raises:
         ConfigurationError: each replica would decide for itself whether gradients are summed.
@@ -150,8 +150,8 @@ def _is_another(variable: Any, before: tf.Tensor) -> bool:
 def _of_any_size(part: Any) -> Any:
     """Return a part of a batch with an unknown number of examples.
 
-    Otherwise a number that a step takes from the shape would be a constant in its graph, and would
-    not show that it depends on the share.
+    With a known size, a number that a step takes from the shape would be a constant in its graph,
+    which does not show that the number depends on the share.
     """
     if tf.executing_eagerly() or not isinstance(part, tf.Tensor) or not part.shape.rank:
         return part
@@ -184,9 +184,9 @@ def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
 def _changed_with(
     means: Sequence[Any], model: keras.Model, batch: Any, part: step_context.Share
 ) -> list[Any]:
-    """Return the variables that were changed with a learning rate that is among `means`, if any.
+    """Return the variables whose changes depend on a learning rate that is among `means`.
 
-    These are weights, and the optimizer's state, such as the velocities of SGD.
+    They are weights, and the optimizer's state, such as the velocities of SGD.
     """
     rates = [one for one in statistics.rates(model) if _is_in(one, means)]
     if not rates:
@@ -206,7 +206,7 @@ def _is_floating(variable: Any) -> bool:
 
 
 def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
-    """Tell whether a variable is one of `variables`; `in` would compare values of Keras's."""
+    """Tell whether a variable is one of `variables`; `in` would compare the values of Keras's."""
     return any(one is variable for one in variables)
 
 
@@ -221,7 +221,7 @@ def _name_of(variable: Any) -> str:
 def _unchanged_by_nothing(variable: Any, before: tf.Tensor, *, is_kept: tf.Tensor) -> None:
     """Restore a variable's value from before the step, unless the step's change is kept."""
     copy = step_context.own(variable)
-    if not queues.is_queue(copy):  # its rows are those of all replicas
+    if not queues.is_queue(copy):  # a queue has the rows of all replicas
         copy.assign(tf.where(is_kept, copy, before))
 
 
@@ -244,7 +244,7 @@ def _count_all(variables: Sequence[Any], before: Sequence[tf.Tensor], weight: tf
 def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
     """Give variables the mean of all replicas' assignments, weighted by their shares.
 
-    The sum in float64 is divided by the sum of the weights. So the mean of equal numbers of at most
+    The sum in float64 is divided by the sum of the weights. So the mean of equal numbers of up to
     32 bits is exactly that number.
     """
     if not variables:

@@ -1,8 +1,8 @@
-"""State that is a queue of examples, as in MoCo and NNCLR: it gets the rows of all replicas.
+"""Gives a queue of examples, as in MoCo and NNCLR, the rows of all replicas.
 
-A step assigns to a queue the rows of its batch, followed by the queue's earlier rows
+A step assigns the rows of its batch to a queue, followed by the queue's earlier rows
 (`q.assign(concat([rows, q])[:size])`). With the share's rows alone, each replica would have its own
-queue, and a mean of queues is not a queue. Such an assignment is recognised while a step is traced.
+queue, and a mean of queues is not a queue. The assignment is recognised while a step is traced.
 """
 
 from collections.abc import Sequence
@@ -66,12 +66,12 @@ def _parts_of_queue(variable: Any, value: Any) -> Sequence[tf.Tensor]:
 def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return the rows of all replicas, and as many of the queue's earlier rows as still fit."""
     share = step_context.current()
-    assert share is not None  # noqa: S101  `is_traced` was asked
+    assert share is not None  # noqa: S101  `assigned` is called only if `is_traced`
     if share.is_own_step:
         share.problems.append(NO_MEAN)
 
     def with_others(part: tf.Tensor) -> tf.Tensor:
-        count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # a borrowed row is not ours
+        count = tf.where(share.weight > 0, tf.shape(part)[0], 0)  # not a borrowed row
         return gathered(part[:count], "training (a queue)")
 
     rows = tf.concat([p if _is_of(variable, p) else with_others(p) for p in parts], 0)

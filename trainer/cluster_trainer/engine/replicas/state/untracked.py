@@ -1,4 +1,4 @@
-"""Finds variables that a step uses although they belong to no part of the model.
+"""Finds variables that a step uses, but that belong to no part of the model.
 
 Examples are the moving average within a loss object, the running mean of a helper that normalises
 rewards, and the statistics of a network that the script has not made an attribute of its model.
@@ -15,10 +15,10 @@ from cluster_trainer.private import keras_names, tensorflow_names
 
 
 def untracked(model: keras.Model, part: step_context.Share) -> list[Any]:
-    """Return such variables, in the order in which a step that was just traced has used them.
+    """Return the untracked variables of a step that was just traced, in the order of their use.
 
-    Variables of optimizers and metrics are not among them, even if the model does not track these.
-    A step that runs eagerly does not show what it uses: the list is empty.
+    Variables of optimizers and metrics are omitted, even if the model does not track these objects.
+    The list is empty for a step that runs eagerly, because its use of variables is unknown.
     """
     graph = tf.compat.v1.get_default_graph()
     used = {id(one.handle): one for one in tensorflow_names.used_in(graph)}

@@ -30,7 +30,7 @@ class Writes:
     Args:
         batch: the share with which the step was traced.
         variables: the variables of interest.
-        part: the facts that are known about the share.
+        part: facts about the share.
     """
 
     def __init__(self, batch: Any, variables: Sequence[Any], part: step_context.Share) -> None:
@@ -41,7 +41,7 @@ class Writes:
         leaves = [
             leaf for leaf in tf.nest.flatten(batch, expand_composites=True) if leaf is not None
         ]
-        # By the names of tensors: one operation gives all parts of a batch.
+        # Names of tensors, not of operations: one operation yields all parts of a batch.
         self._given = {one.name for one in leaves if part.scalars_differ or one.shape.rank != 0}
         drawn = [one for one in part.apart if getattr(one, "graph", None) is self._graph]
         self._drawn = {one.name for one in drawn}
@@ -88,7 +88,7 @@ class Writes:
     def sums_in_branches(self, made_alike: Sequence[Any] = ()) -> bool:
         """Tell whether a sum over replicas is within a branch that depends on the share.
 
-        Then only some replicas might sum, or they would sum values of different steps.
+        If so, perhaps only some replicas sum, or they sum values of different steps.
 
         Args:
             made_alike: the variables that get the same value on all replicas when the step ends.
@@ -115,7 +115,7 @@ class Writes:
         written: dict[str, list[str]] = {}
         for handle in handles:
             for one in writes_to(handle):
-                if one.type not in CALLS:  # which may assign anything within
+                if one.type not in CALLS:  # a call may assign anything within
                     written.setdefault(one.name, []).append(handle.op.name)
         of_earlier: set[str] = set()
         while True:
@@ -139,7 +139,7 @@ class Writes:
                 name. Operations that read these variables later use its results, too.
         """
         made = set(names)
-        for one in self._graph.get_operations():  # each comes after those that it needs
+        for one in self._graph.get_operations():  # each comes after its inputs
             if not _is_collective(one) and any(_is_made(given, made) for given in one.inputs):
                 made.update([one.name, *written.get(one.name, ())])
         return made
@@ -205,7 +205,7 @@ def _is_sum(value: tf.Tensor, handle: tf.Tensor, own: set[str]) -> bool:
 
 
 def _passed_on(value: tf.Tensor) -> tf.Operation:
-    """Return the operation that has computed a value, past those that only pass it on."""
+    """Return the operation that has computed a value, past operations that only pass it on."""
     operation = value.op
     while operation.type in PASSES_ON:
         operation = operation.inputs[0].op
