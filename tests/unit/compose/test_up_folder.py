@@ -1,4 +1,4 @@
-"""What `make up-local` does in a run's folder: made anew, moved aside, never followed."""
+"""`make up-local` in a run's folder: files are made anew or moved aside, links never followed."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
-# A worker that ends at once. `logs` is where its lines come from, and a test may let it do more.
+# A worker that ends at once. `logs` runs the script of a test, which prints the worker's lines.
 DOCKER = """#!/bin/sh
 here="$(dirname "$0")"
 event() { echo "$1 worker-0 $2 - id-0 1795351041850215000"; }
@@ -93,7 +93,7 @@ def test_another_script_moves_the_first_ones_log_and_settings_aside(up, tmp_path
     assert (run / "worker-0/container.log").read_text() == "two\n"
     assert second in (run / "cluster.json").read_text()
     assert (run / "model.keras").read_text() == "of the first script"
-    # A third start of the same second finds a folder of its own.
+    # A third start gets a folder of its own, even within the same second.
     assert up("echo three", RUN_NAME="x", SCRIPT=first).returncode == 0
     assert len(list((run / "earlier").iterdir())) == 2
 
