@@ -135,7 +135,7 @@ def test_any_text_is_resolved_or_refused(hosts: str, index: str) -> None:
     try:
         found = worker_hosts.find(view(WORKER_HOSTS=hosts, WORKER_INDEX=index), 2222)
     except ConfigurationError as error:
-        assert error.problems  # noqa: PT017 -- either end is right
+        assert error.problems  # noqa: PT017 -- both outcomes are right
     else:
         assert found is not None
 
