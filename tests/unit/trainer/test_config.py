@@ -218,9 +218,9 @@ def test_a_strategy_for_one_is_refused_in_a_cluster(base, strategy):
 @pytest.mark.parametrize(
     ("settings", "is_fixed"),
     [
-        ({}, True),  # the cosine ends with the run
+        ({}, True),  # the cosine is as long as the run
         ({"learning_rate_schedule": "constant"}, False),
-        ({"learning_rate_schedule": "constant", "lr_scaling": "linear"}, True),  # so does a tenth
+        ({"learning_rate_schedule": "constant", "lr_scaling": "linear"}, True),  # so is its warm-up
         (
             {"learning_rate_schedule": "constant", "lr_scaling": "linear", "warmup_steps": 5},
             False,

@@ -1,4 +1,4 @@
-"""What has happened since a run trained last, by the lines of events.jsonl."""
+"""The incidents since a run last trained, read from events.jsonl."""
 
 from cluster_trainer.results.incidents import Happening, happenings
 

@@ -1,4 +1,4 @@
-"""From a worker's events to what a report draws of its time."""
+"""The timeline of a worker in a report, made from its events."""
 
 from cluster_trainer.report.timeline import (
     Mark,

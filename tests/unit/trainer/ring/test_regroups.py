@@ -1,4 +1,4 @@
-"""Rings come and go without end: no socket, no thread, no event stays behind."""
+"""Many rings, one after the other, leave no socket, no thread and no event behind."""
 
 import threading
 from contextlib import suppress
@@ -59,8 +59,8 @@ class MeetingPlace:
 
 
 def regroup(ring: RenewableRing, how: str) -> None:
-    """Sum, and go on in another ring once this one has ended well, was aborted, or has broken."""
-    with suppress(RingError):  # the other one may be ahead, and have ended it
+    """Sum, let the ring end well, be aborted or break, and continue in another ring."""
+    with suppress(RingError):  # the other rank may have ended it already
         assert ring.all_reduce(np.ones(100, np.float32))[0] == 2
         if how == "aborted" and ring.rank == 0:
             ring.abort("a test")
