@@ -78,7 +78,6 @@ class Machine:
         (self.root / "registry").write_text(text)
 
     def run(self, *platform: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run the script."""
         (self.root / "calls").write_text("")
         own = {"PATH": f"{self.root}/bin:{os.environ['PATH']}"}
         rest = {name: text for name, text in os.environ.items() if not name.startswith("BASE_")}

@@ -1,4 +1,4 @@
-"""patches/ are for the image's versions. A patch that does not fit ends the build."""
+"""Patches are for the image's versions. A patch that does not fit ends the build."""
 
 import re
 import shutil

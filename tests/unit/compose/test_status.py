@@ -1,4 +1,4 @@
-"""The table of a cluster's workers; the docker command is a script here."""
+"""The table of a cluster's workers. The docker command is a script here."""
 
 import json
 import os

@@ -299,7 +299,7 @@ def test_the_next_is_written_after_it(store, slow):
     threading.Timer(0.1, slow.set).start()
     saver.keep(number_of(5, Stage.EPOCH), b"content")
     saver.save(checkpoint(6))
-    assert [*store.folder.glob("00000005.*")]  # the other may have the name of an unfinished one
+    assert [*store.folder.glob("00000005.*")]  # the other may be unfinished still
     saver.close()
     assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (5, 6)]
 

@@ -260,7 +260,7 @@ def test_all_workers_of_a_ring_send_the_same(base, collectives):
     assert sent == {"float32", "bfloat16"}
 
 
-def test_xla_is_off_the_same_on_all_workers_and_may_be_another_matter_at_the_next_start(base):
+def test_jit_is_the_same_on_all_workers_and_may_change_at_the_next_start(base):
     plain, jit = (TrainerConfig.read(base, flags) for flags in ([], ["--jit=true"]))
     assert [one.shared_settings()["TRAINER_JIT"] for one in (plain, jit)] == ["False", "True"]
     assert plain.run_settings() == jit.run_settings()

@@ -459,7 +459,7 @@ def whole(meetings) -> RenewableRing:
 
 @pytest.mark.usefixtures("whole")
 def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
-    """The two others may differ from each other. If not, that shows when it comes again."""
+    """The two others may differ from each other. If not, its next try shows that."""
     with pytest.raises(PeerLostError, match="this new worker or another one does not"):
         done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 

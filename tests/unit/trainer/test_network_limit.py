@@ -100,7 +100,7 @@ def train(
 
 
 @pytest.mark.parametrize(("is_chief", "peers", "lines"), [(1, 0.9, 1), (0, 0.9, 0), (1, 0.1, 0)])
-def test_the_chief_says_once_what_the_one_that_waits_least_waits(is_chief, peers, lines, caplog):
+def test_the_chief_warns_once_by_the_worker_that_waits_least(is_chief, peers, lines, caplog):
     one, ring, waits = watch(NetworkLimit(), is_chief=bool(is_chief))
     caplog.set_level(logging.WARNING, "trainer")
     train(one, ring, waits, 80, peers)

@@ -1,4 +1,4 @@
-"""Python processes of a command import TensorFlow with its threads set, and collect nothing."""
+"""Importing TensorFlow in a command sets its threads, and pauses the garbage collector."""
 
 import json
 import subprocess

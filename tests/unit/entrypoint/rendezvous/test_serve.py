@@ -57,7 +57,6 @@ class Worker:
         self._pool = ThreadPoolExecutor(1)
 
     def ask(self) -> Future[Neighbours]:
-        """Ask for the neighbours."""
         return self._pool.submit(join, {"CLUSTER_GROUP_FD": str(self.commands.fileno())})
 
     def wait_for(self, text: str) -> None:
@@ -135,7 +134,7 @@ def test_the_network_is_measured_while_the_command_starts(cluster, worker):
     close(rings)
 
 
-def test_a_long_wait_is_known_to_be_none_for_a_dead_entrypoint(cluster, worker, monkeypatch):
+def test_a_long_wait_is_not_taken_for_a_dead_entrypoint(cluster, worker, monkeypatch):
     monkeypatch.setattr(module, "SIGN_SECONDS", 0.1)
     monkeypatch.setattr(neighbours, "SILENT_SECONDS", 1)
     two = cluster(2)

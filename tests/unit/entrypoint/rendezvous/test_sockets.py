@@ -26,7 +26,7 @@ BEHIND = b"the trainer's own bytes\n, and more"
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection, the dialler's first."""
+    """Both ends of a connection, the dialer's first."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
         other, _ = server.accept()

@@ -83,7 +83,7 @@ def test_of_two_that_were_met_in_vain_each_is_tried_alone(left_out, clock):
     assert {first, second} == {3, 4}
     ring(left_out, 0, 1, 2, second)
     assert left_out.places == {first}
-    ring(left_out, 0, 1, second)  # worker 2 is lost
+    ring(left_out, 0, 1, second)  # worker 2 is lost, `second` stays
     ring(left_out, 0, 1)
     assert left_out.admitted([first, second]) == [second]  # not suspected, so it goes first
     assert left_out.places == {first}

@@ -196,7 +196,7 @@ def test_there_is_never_a_ring_without_worker_0_and_a_majority(cluster, size):
         (of_all,) = {size for _, _, size in ring}
         smaller |= of_all < size
         assert size // 2 < of_all <= size
-        assert len({rank for _, rank, _ in ring}) == len(ring)  # each rank is one worker's
+        assert len({rank for _, rank, _ in ring}) == len(ring)  # each rank belongs to one worker
         assert len({worker for worker, _, _ in ring}) == len(ring)
         assert all((worker == 0) == (rank == 0) for worker, rank, _ in ring)
     assert smaller, "MIN_WORKERS has made no difference"

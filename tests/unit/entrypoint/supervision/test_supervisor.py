@@ -260,7 +260,6 @@ def test_nothing_that_the_command_started_outlives_it(begin: Callable, last: str
 
 
 def free_port() -> int:
-    """Return a port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as port:
         return int(port.getsockname()[1])
 

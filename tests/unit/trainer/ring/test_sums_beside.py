@@ -1,4 +1,4 @@
-"""Sums run in the background of the thread that begins them, in their order."""
+"""Sums that a thread begins run in the background, in their order."""
 
 import gc
 import threading

@@ -134,7 +134,7 @@ async def test_a_worker_0_that_starts_has_those_who_ask_wait_for_its_command():
     await asyncio.sleep(50)
     new = play.replace(0)
     await new.start()
-    await asyncio.sleep(1000)  # longer than `gate`, because its command starts
+    await asyncio.sleep(1000)  # longer than `gate`: the others wait for its command to start
     await play.players[1].hear("worker-0 at", "its command has not asked for its neighbours yet")
     check_circle(await asyncio.gather(new.ask(), *asked))
 

@@ -49,7 +49,7 @@ def test_a_new_worker_with_another_index_at_the_address_of_worker_0_ends_alone(c
 @pytest.fixture
 def contradicting(monkeypatch):
     """Return a list that is filled as soon as worker 0 collects contradictions."""
-    begun, contradict = [], ChiefRole._contradict  # noqa: SLF001 -- no line tells it
+    begun, contradict = [], ChiefRole._contradict  # noqa: SLF001 -- no line reports it
 
     async def noted(self):
         begun.append(self)

@@ -1,4 +1,4 @@
-"""Another worker at a worker's address contradicts if it stays. Until then, a worker is missing."""
+"""A wrong worker at an address counts as missing at first, and as a contradiction if it stays."""
 
 from __future__ import annotations
 
