@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +24,7 @@ from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.outcome import Meeting
 from entrypoint.rendezvous.transport.messages import CHECK_IN, JOIN, encode
 from entrypoint.rendezvous.transport.signing import REFUSAL, Signer, greeting
+from harness.held import held
 from harness.neighbours import check_circle
 from harness.timing import QUICK
 from harness.waiting import wait_until
@@ -190,11 +190,6 @@ def test_a_command_that_reads_no_news_holds_nobody_up(cluster):
         telling.start()
         telling.join(20.0)
         assert not telling.is_alive()
-
-
-def held() -> tuple[int, int]:
-    """Return how many files this process has open, and how many threads it has."""
-    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.long)])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.errors import ConfigurationError
-from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import tf_config, worker_hosts
+from harness.contracts import view
 
 TWO = "10.1.10.58:12345,10.1.10.250:12345"
 
@@ -124,10 +124,6 @@ def test_reports_all_problems_together(refused: Callable) -> None:
         "WORKER_HOSTS, entry 2",
         "WORKER_INDEX",
     ]
-
-
-def view(**texts: str) -> Environ:
-    return Environ({name: Value(text, "environment") for name, text in texts.items()})
 
 
 @given(st.text(), st.text())

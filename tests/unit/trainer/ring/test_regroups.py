@@ -3,7 +3,6 @@
 import threading
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,8 @@ from cluster_trainer.collectives.newcomers import Newcomers
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import RingError
 from cluster_trainer.collectives.ring.ring import Ring
+from harness.held import held
 from harness.rings import SECONDS, on_all, outcomes, over_tcp, rings
-
-
-def held() -> tuple[int, int]:
-    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.long)])
