@@ -1,4 +1,4 @@
-"""The number of workers that may be lost between the gate and the ring."""
+"""The number of losses that are allowed between the gate and the ring."""
 
 from __future__ import annotations
 
