@@ -1,16 +1,16 @@
-"""What all tests that need no Docker share."""
+"""Settings for all unit tests."""
 
 import gc
 
 from hypothesis import HealthCheck, settings
 
-# No deadlines, and no word of slow examples: both fail on a machine that others use too.
+# On a busy machine, deadlines and the check for slow examples fail without a fault.
 UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", **UNHURRIED, max_examples=12)
 settings.register_profile("thorough", **UNHURRIED, max_examples=500)  # `make chaos`
 settings.load_profile("quick")
 
-# Thousands of tests are collected, and stay: looking through them for garbage took a quarter of the
+# Thousands of collected tests live to the end. Scanning them for garbage took a quarter of the
 # time.
 gc.disable()
 

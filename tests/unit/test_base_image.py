@@ -1,6 +1,6 @@
-"""Which base scripts/base-image.sh takes, where `docker` and debootstrap are told what to find.
+"""The base image that scripts/base-image.sh chooses. `docker` and debootstrap are scripts here.
 
-The engine is a folder with a file for each image that it has.
+The engine is a folder with a file for each of its images.
 """
 
 import os
@@ -18,7 +18,7 @@ SCRIPT = ROOT / "scripts/base-image.sh"
 TAG, DIGEST = "debian:bookworm-20260713-slim", f"sha256:{'ab' * 32}"
 PINNED = f"{TAG}@{DIGEST}"
 STAND_IN = "cluster-trainer-base:bookworm"
-# The registry is a file: absent where nothing answers, "hangs" where packets are dropped.
+# The registry is a file. It is absent if nothing answers, and "hangs" if packets are dropped.
 DOCKER = """#!/bin/bash
 echo "docker $*" >> calls
 here() { [ -e "engine/${1////_}" ]; }
@@ -63,22 +63,21 @@ class Machine:
     """A clone of the repository on a machine.
 
     Attributes:
-        root: the clone; what stands for the engine and the registry lies there, too.
+        root: the clone. The engine's folder and the registry's file are in it, too.
     """
 
     root: Path
 
     def has(self, image: str, days: float = 0) -> None:
-        """Let the engine have an image that was made so many days ago."""
+        """Give the engine an image that was made so many days ago."""
         made = datetime.now(UTC) - timedelta(days=days)
         (self.root / "engine" / image.replace("/", "_")).write_text(f"{made:%Y-%m-%dT%H:%M:%SZ}")
 
     def registry(self, text: str = "answers") -> None:
-        """Let there be a registry, which answers or hangs."""
+        """Add a registry, which answers or hangs."""
         (self.root / "registry").write_text(text)
 
     def run(self, *platform: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Ask for the base to build on."""
         (self.root / "calls").write_text("")
         own = {"PATH": f"{self.root}/bin:{os.environ['PATH']}"}
         rest = {name: text for name, text in os.environ.items() if not name.startswith("BASE_")}
@@ -92,7 +91,7 @@ class Machine:
         )
 
     def calls(self, program: str) -> list[str]:
-        """Return what the last run asked of a program."""
+        """Return the calls of a program in the last run."""
         lines = (self.root / "calls").read_text().splitlines()
         return [line for line in lines if line.startswith(program)]
 

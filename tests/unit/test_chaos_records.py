@@ -1,4 +1,4 @@
-"""The chaos tests' own check sees what they are there to find."""
+"""The check of the chaos tests finds every kind of error."""
 
 import json
 

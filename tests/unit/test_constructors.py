@@ -1,4 +1,4 @@
-"""Constructors assign: none of them talks to other workers, or to a disk."""
+"""Constructors assign. They talk neither to other workers nor to a disk."""
 
 import ast
 from pathlib import Path
@@ -13,7 +13,7 @@ TALKS = {
 
 
 def called(node):
-    """Return the name of what is called."""
+    """Return the name of the called function."""
     return getattr(node.func, "attr", getattr(node.func, "id", ""))
 
 

@@ -1,4 +1,4 @@
-"""Pages lead to where they say, and pictures can be shown anywhere."""
+"""Links lead to pages that exist, and pictures need no other files."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def pages() -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that GitHub gives to a page's headings."""
+    """Return the anchors that GitHub gives to a page's headings."""
     headings = HEADING.findall(CODE.sub("", page.read_text()))
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 

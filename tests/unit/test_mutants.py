@@ -1,4 +1,4 @@
-"""Which mutants scripts/mutants makes of a file, which it takes, and which tests it asks."""
+"""The mutants that scripts/mutants makes and chooses, and the tests that it runs."""
 
 import textwrap
 
@@ -85,7 +85,7 @@ def test_the_first_of_the_order_are_of_each_kind():
 
 @pytest.fixture
 def notes(tmp_path):
-    """What two files of tests note: the last test fails, and the first file's fixture is shared."""
+    """The notes of two test files. The last test fails, and the first file's fixture is shared."""
     folder = tmp_path / "all"
     folder.mkdir()
     (folder / "ends-1").write_text(
@@ -102,9 +102,9 @@ def notes(tmp_path):
     ("line", "tests"),
     [
         (9, ["t/b.py::z"]),
-        (11, ["t/b.py::z", "t/a.py::x", "t/a.py::y"]),  # cheap files first, each file's together
+        (11, ["t/b.py::z", "t/a.py::x", "t/a.py::y"]),  # cheap files first, each file together
         (13, []),
-        (4, ["t/b.py::z", "t/a.py::x", "t/a.py::y"]),  # all that run anything of the module
+        (4, ["t/b.py::z", "t/a.py::x", "t/a.py::y"]),  # all tests that run any line of the module
     ],
 )
 def test_tests_that_pass_and_run_the_line_are_asked(notes, line, tests):

@@ -1,4 +1,4 @@
-"""Whether a run that went on with fewer workers is one history, of one group."""
+"""A run that continued with fewer workers is the history of one group."""
 
 from harness.chaos.one_history import trained_apart, wrong_batches
 from harness.chaos.records import Batch, Process
@@ -7,7 +7,7 @@ BATCHES = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
 
 
 def process(begin, first_step, *ids):
-    """Return what a worker has trained, a step a second."""
+    """Return the steps that a worker's process has trained, one a second."""
     batches = [Batch(begin + 1.0 + place, one) for place, one in enumerate(ids)]
     return Process(begin, first_step, batches)
 

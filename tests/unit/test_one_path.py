@@ -1,4 +1,4 @@
-"""Keras's hook is the only way to a `fit`: the built-in trainer takes it as a script does."""
+"""Every `fit` goes through Keras's hook, that of the built-in trainer as well as a script's."""
 
 import ast
 from pathlib import Path
@@ -10,7 +10,7 @@ TRAINERS_OWN = ("builtin", "train", "api")
 
 
 def modules_of(file):
-    """Return the modules that a file imports, wherever in it."""
+    """Return the modules that a file imports, at any level."""
     nodes = [*ast.walk(ast.parse(file.read_text()))]
     return {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
 

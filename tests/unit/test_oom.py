@@ -1,4 +1,4 @@
-"""The kernel's count of processes killed for want of memory, as both packages read it."""
+"""The kernel's count of processes killed for lack of memory, as both packages read it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where the tests find the image's packages on the engine's disk."""
+"""The tests find the image's packages on the engine's disk."""
 
 import os
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from harness.packages import PLACE, packages_on_disk
 
 @pytest.fixture
 def image(tmp_path):
-    """Return an image of two layers on fuse-overlayfs, of which none has packages yet."""
+    """Return an image of two layers on fuse-overlayfs. Neither has packages yet."""
     layers = [tmp_path / name for name in ("upper", "lower")]
     for layer in layers:
         layer.mkdir()

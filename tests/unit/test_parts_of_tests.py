@@ -1,4 +1,4 @@
-"""The parts of `make test` and `make chaos`, where each part is told how to end."""
+"""The parts of `make test` and `make chaos`. Each part is a script that ends as a test says."""
 
 import os
 import shutil
@@ -32,12 +32,12 @@ UNTIL_IT_RUNS = "until [ -e runs ]; do sleep 0.01; done"
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone of the repository in which every part only notes that it was called."""
+    """A clone of the repository in which every part only records its call."""
 
     root: Path
 
     def ends(self, text: str, code: int) -> None:
-        """Let parts with a text in their command end with a code; all others end with 0."""
+        """Let parts with a text in their command end with a code. All others end with 0."""
         (self.root / "ends" / text).write_text(str(code))
 
     def run(self, script: str, *arguments: str, **environ: str) -> int:

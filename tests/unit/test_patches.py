@@ -1,4 +1,4 @@
-"""patches/: for the versions that the image has, and nothing but what fits ends up in it."""
+"""Patches are for the image's versions. A patch that does not fit ends the build."""
 
 import re
 import shutil

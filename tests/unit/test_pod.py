@@ -1,4 +1,4 @@
-"""Whether a container is a pod's, as both packages find out."""
+"""Both packages find out whether a container is in a pod."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The reference says what the code says; `make reference` writes its tables."""
+"""The reference agrees with the code. `make reference` writes its tables."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ def test_each_exit_code_has_a_line():
 
 
 def said() -> Iterator[str]:
-    """Yield the texts of the product's code, with a line's end for what an f-string puts in."""
+    """Yield the strings of the product's code. A newline replaces each value of an f-string."""
     for file in (file for name in PRODUCT for file in (reference.ROOT / name).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""What an image is labelled with, and what is pushed, where `docker` is told what to find."""
+"""The labels of an image, and the images that are pushed. `docker` is a script here."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ esac
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone of the repository, with an engine that has what its files say."""
+    """A clone of the repository, with a `docker` that takes its answers from files."""
 
     root: Path
 

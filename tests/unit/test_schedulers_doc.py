@@ -1,4 +1,4 @@
-"""docs/how-to/schedulers.md speaks of every contract, and of every variable that one reads."""
+"""docs/how-to/schedulers.md explains every contract, and every variable that a contract reads."""
 
 import re
 import shlex

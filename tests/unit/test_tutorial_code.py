@@ -1,4 +1,4 @@
-"""The four-machine tutorial's code stands in examples/tutorials as its text prints it."""
+"""examples/tutorials has the code of the four-machine tutorial, as its text prints it."""
 
 from hashlib import sha256
 from pathlib import Path

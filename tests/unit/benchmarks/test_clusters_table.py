@@ -1,4 +1,4 @@
-"""What `python -m benchmarks.clusters` makes of its measurements, without a container."""
+"""The table that `python -m benchmarks.clusters` makes of its measurements."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The model of what sums cost says of the ring what the ring does."""
+"""The cost model of sums agrees with the ring."""
 
 import math
 
@@ -25,7 +25,7 @@ GBIT = Network(1e9, 1e-4)
 
 @pytest.fixture
 def sent(monkeypatch):
-    """The parts that ranks send, as (rank, their bytes), of each operation on two ranks or more."""
+    """The parts that each rank sends in each operation, as (rank, the sizes in bytes)."""
     found = []
 
     def noting(make):
@@ -76,7 +76,7 @@ def test_never_faster_than_the_cable_and_the_processor(workers):
 
 
 def test_latency_counts_where_it_is_longer_than_a_hop():
-    """1,000 workers share 9 MB out in chunks of 9 KB: 72 µs at 1 Gbit/s, and 2 · 999 hops."""
+    """1,000 workers split 9 MB into chunks of 9 kB: 72 µs each at 1 Gbit/s, for 2 · 999 hops."""
     seconds = sum_seconds(Costs(0, 0, 0, 0), GBIT, 1000, 9e6)
     assert seconds == pytest.approx(1998 * (1e-4 + 9e3 * 8e-9) + 1e-4)
     alone = sum_seconds(Costs(0, 0, 0, 0), Network(1e9), 4, 9e6)

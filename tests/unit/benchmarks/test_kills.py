@@ -1,4 +1,4 @@
-"""What a kill has cost, from the steps that the workers have noted."""
+"""The cost of a kill, computed from the steps that the workers recorded."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The network of a limited rate brings every byte, not before its time."""
+"""The rate-limited network delivers every byte, and none too early."""
 
 import socket
 import threading
@@ -17,7 +17,7 @@ MEGABYTE = bytes(range(256)) * 4_000
 
 @contextmanager
 def joined(switch):
-    """Both ends of a connection through the link, the one that dialled first."""
+    """Yield both ends of a connection through the link, the dialling end first."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         dialled, dialler = over_tcp()
         port = server.getsockname()[1]
@@ -89,9 +89,9 @@ def test_nobody_there_closes_the_connection():
 @pytest.mark.parametrize(
     ("second", "shares"),
     [
-        (("a", "c"), True),  # what a sends
-        (("c", "b"), True),  # what b receives
-        (("b", "a"), False),  # the other direction
+        (("a", "c"), True),  # the upload of a
+        (("c", "b"), True),  # the download of b
+        (("b", "a"), False),  # the opposite direction
         (("c", "d"), False),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where a step's time goes, from what two workers have noted."""
+"""The parts of a step's time, computed from the records of two workers."""
 
 import json
 

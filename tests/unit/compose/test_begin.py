@@ -1,4 +1,4 @@
-"""Which run the containers of `docker compose up` take part in."""
+"""The run that the containers of `docker compose up` join."""
 
 import os
 import re
@@ -15,7 +15,7 @@ OWNER = {"RUN_UID": str(os.getuid()), "RUN_GID": str(os.getgid()), "COMPOSE_PROJ
 
 @pytest.fixture
 def run(tmp_path):
-    """Begin, in containers that are told apart by a number; return the run's folder."""
+    """Begin a run in the container of a number, and return the run's folder."""
     runs = tmp_path / "runs"
 
     def of(container=0, **environ):
@@ -51,7 +51,7 @@ def test_two_that_begin_in_the_same_second_have_a_folder_each(run, monkeypatch):
 
 
 def test_a_link_in_the_place_of_its_files_is_not_followed(run, tmp_path):
-    """It is root, and runs/ may belong to anybody."""
+    """`begin` runs as root, and runs/ may belong to any user."""
     mine = tmp_path / "mine"
     mine.write_text("mine")
     (tmp_path / "runs").mkdir()

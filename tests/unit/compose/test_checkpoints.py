@@ -1,4 +1,4 @@
-"""Checkpoints, seen from outside."""
+"""Checkpoints, read from outside the containers."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_none_where_there_is_none(tmp_path):
     ("content", "size"),
     [
         (HEAD + b"\0" * 100_000, "96"),
-        (b"\0" * ((1 << 20) - 40) + HEAD, "96"),  # across two of the pieces that are read
+        (b"\0" * ((1 << 20) - 40) + HEAD, "96"),  # across two of the chunks that are read
         (b"", None),
         (b"\xff" * 1000, None),
     ],

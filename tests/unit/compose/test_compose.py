@@ -1,4 +1,4 @@
-"""Which compose files make a cluster, and what they find in their variables."""
+"""The compose files of a cluster, and the variables that they are given."""
 
 from datetime import datetime
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from local_cluster import compose
 from local_cluster.settings.settings import read
 
-NOW = datetime(2026, 11, 22)  # noqa: DTZ001  the clock on the wall
+NOW = datetime(2026, 11, 22)  # noqa: DTZ001  local time
 
 
 def variables(environ, processors=8):

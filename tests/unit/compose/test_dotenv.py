@@ -1,4 +1,4 @@
-"""The file .env, read as Compose reads it or refused."""
+"""The file .env is read as Compose reads it, or refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is said where the engine cannot help; the docker command is a script here."""
+"""Answers and errors of the container engine. The docker command is a script here."""
 
 import pytest
 

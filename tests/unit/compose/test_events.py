@@ -1,4 +1,4 @@
-"""What the engine's events mean for a cluster."""
+"""The engine's events, and the workers' states that follow from them."""
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_who_was_killed_is_known_until_it_is_started_again(workers):
     workers.take(event("die", "worker-1", 137))
     assert workers.was_killed("worker-1")
     workers.take(event("start", "worker-1"))
-    workers.take(event("die", "worker-1", 137))  # of a command within it
+    workers.take(event("die", "worker-1", 137))  # the entrypoint's own exit code
     assert not workers.was_killed("worker-1")
 
 

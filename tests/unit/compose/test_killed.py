@@ -1,4 +1,4 @@
-"""What `make up-local` does of a worker whose container was killed; docker is a script here."""
+"""`make up-local` after a worker's container was killed. Docker is a script here."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ import pytest
 from harness.waiting import wait_until
 
 PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
-# What a test is about is in files beside it: what happens, what the engine answers to `start`, and
-# the variables of the containers.
+# The script takes its behaviour from files beside it: `events`, `answer` (to `start`), and
+# `variables` (of the containers).
 DOCKER = """#!/bin/sh
 cd "$(dirname "$0")"
 event() { echo "$1 worker-$2 $3 $4 id-$2 1795351041850215000"; }
@@ -32,7 +32,7 @@ FOR_EVER = "wait_for over\n"
 
 @pytest.fixture
 def up(tmp_path):
-    """Begin `cluster.py up` with what happens, and return the process."""
+    """Start `cluster.py up` with a script of events, and return the process."""
     processes = []
 
     def begin(events, answer="", variables="PATH=/bin\n"):
@@ -74,7 +74,7 @@ def test_its_container_is_started_again_and_all_go_on(up, tmp_path):
 
 
 def test_not_where_its_start_would_remove_the_checkpoints(up, tmp_path):
-    """An overlay may have set the variable: only the container tells."""
+    """An overlay may have set the variable, so the container is asked for it."""
     variables = "PATH=/bin\nTRAINER_RESUME=never\nTRAINER_EPOCHS=3\n"
     code, said = ended(up(BOTH_START + KILLED + FOR_EVER, variables=variables))
     assert "worker-1 ended first, with exit code 137 (killed); stopping the others." in said
@@ -95,7 +95,7 @@ def test_one_that_cannot_be_started_again_ends_the_run(up):
 
 
 def test_a_stop_does_not_wait_for_the_engine_to_start_it(up, tmp_path):
-    """By SIGTERM, as what a shell runs in its background is deaf to SIGINT."""
+    """Send SIGTERM, because a shell's background processes ignore SIGINT."""
     process = up(BOTH_START + KILLED + FOR_EVER, answer="wait_for over")
     wait_until((tmp_path / "asked").exists, 60, "the engine is asked to start it", lambda: "")
     process.send_signal(signal.SIGTERM)

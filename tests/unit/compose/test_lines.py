@@ -37,7 +37,7 @@ def test_the_name_stands_once_and_notes_are_left_out(line, seen):
 
 
 def heard(*lines, screen=ScreenOptions(), is_chief=False, is_error=False):  # noqa: B008  frozen
-    """Return those of a worker's lines that are on the screen."""
+    """Return the worker's lines that the screen shows."""
     voice = Voice("worker-1", screen, is_chief=is_chief, is_error=is_error)
     seen = [voice.take(f"{line}\n".encode()) for line in lines]
     return [line.decode().removeprefix("worker-1 | ").rstrip("\n") for line in seen if line]

@@ -1,4 +1,4 @@
-"""The live line of `make up-local`: what it says, and where there is none."""
+"""The live line of `make up-local`: its text, and the terminals without it."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""make refuses names that mean nothing, before it builds, starts or stops anything."""
+"""make refuses unknown names before it builds, starts or stops anything."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "IMAGE")
 
 @pytest.fixture
 def make(tmp_path):
-    """Run make where there is no Docker to be called by mistake."""
+    """Run make with a `docker` that only says that it was called."""
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\necho "docker was called"\nexit 1\n')
     docker.chmod(0o755)

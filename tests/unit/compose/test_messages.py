@@ -1,4 +1,4 @@
-"""What a person is told, even if nobody listens any more."""
+"""Messages cause no error when their reader is gone."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Paths that workers could decide by what they write are refused."""
+"""Paths that a worker could redirect by writing files are refused."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ PROGRAM = ROOT / "compose/cluster.py"
 
 @pytest.fixture
 def refused(tmp_path):
-    """Return the variables that are refused, with the runs in a folder of the test's."""
+    """Return the names of the variables that are refused, for paths in the test's folder."""
     for name in ("runs/x", "data", "code"):
         (tmp_path / name).mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""Which names can be given, and what a misspelt one was meant to be."""
+"""The accepted names, and the suggestion for a misspelt name."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from cluster_trainer.settings.names.spellings import variable_of
 from entrypoint.settings.options import VARIABLES
 from local_cluster.settings import names
 
-# What the compose files decide themselves, and what makes no sense for all workers alike.
+# Variables that the compose files set, and variables that must differ between workers.
 NOT_PASSED_ON = {
     "TF_CONFIG",
     "WORKER_HOSTS",

@@ -1,4 +1,4 @@
-"""The program runs on the Python that macOS has: its grammar, and what it imports."""
+"""The program runs on macOS's Python 3.9: its grammar and its imports."""
 
 import ast
 import os
@@ -11,7 +11,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[3] / "compose"
 FILES = sorted(FOLDER.rglob("*.py"))
-# Versions of the user's own Python that may be on this machine, too.
+# Older versions of Python that this machine may have.
 OLDER = [name for name in ("python3.9", "python3.10") if shutil.which(name)]
 
 

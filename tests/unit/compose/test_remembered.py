@@ -1,4 +1,4 @@
-"""cluster.json: what was written is read again, whatever it is, and nothing else."""
+"""cluster.json gives back the settings that were written, and nothing else."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from local_cluster.settings.given import User
 
 ME = User(str(os.getuid()), str(os.getgid()))
 KEPT = sorted(name for name in (*names.OWN, *names.passed_on()) if remembered.is_remembered(name))
-# Whatever a variable may hold: all but NUL, and bytes that are no UTF-8 as Python shows them.
+# Any text that a variable can hold: no NUL; bytes that are not UTF-8 are surrogate escapes.
 TEXTS = st.text(
     st.one_of(
         st.characters(exclude_characters="\0", exclude_categories=["Cs"]),
@@ -122,7 +122,7 @@ def test_a_record_that_cannot_be_read_is_named(record):
 
 
 def test_without_a_home_it_does_not_lie_in_the_working_directory(monkeypatch):
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where there is none
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as without a home
     with pytest.raises(EndError) as caught:
         remembered.state_folder({"XDG_STATE_HOME": "state"})
     assert caught.value.code == 78

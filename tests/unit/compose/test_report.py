@@ -1,4 +1,4 @@
-"""What is said of a run when it is over."""
+"""The report at the end of a run."""
 
 import os
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How `report` is started, and what it refuses before; the docker command is a script here."""
+"""The start of `report`, and the settings it refuses. The docker command is a script here."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[3]
 
 @pytest.fixture
 def start(tmp_path):
-    """Run it on two runs, with a docker that prints its arguments, and packages that are there."""
+    """Run `report` on two runs, with its packages and a docker that prints its arguments."""
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\necho "docker $*"\n')
     docker.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What a run goes on with."""
+"""The settings with which a run resumes."""
 
 import os
 
@@ -40,7 +40,7 @@ def test_without_a_checkpoint_all_is_as_it_was(tmp_path):
 
 @pytest.fixture
 def go_on(tmp_path, monkeypatch):
-    """Resume the newest run, and return what `up` is given."""
+    """Resume the newest run, and return the variables that `up` gets."""
     monkeypatch.setattr(resume_module, "up", lambda environ: environ)
     (tmp_path / "runs/x").mkdir(parents=True)
     (tmp_path / "runs/latest").symlink_to("x")

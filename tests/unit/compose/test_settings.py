@@ -1,4 +1,4 @@
-"""What a cluster is, from variables: defaults, refusals, all problems at once."""
+"""A cluster's settings, read from variables: defaults, refusals, all problems at once."""
 
 import os
 from datetime import datetime
@@ -9,7 +9,7 @@ from local_cluster.messages import EndError
 from local_cluster.settings.given import ROOT, User
 from local_cluster.settings.settings import read
 
-NOW = datetime(2026, 11, 22, 9, 5, 7)  # noqa: DTZ001  the clock on the wall
+NOW = datetime(2026, 11, 22, 9, 5, 7)  # noqa: DTZ001  local time
 
 
 def settings(**environ):

@@ -1,4 +1,4 @@
-"""Folders that workers can write: whatever they leave there, nothing of it is followed."""
+"""Folders that workers can write: a link or device that they leave there is never followed."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ KINDS = ["link", "link to a device", "FIFO", "folder"]
 
 
 def leave(path, kind, victim):
-    """Leave at a path what a worker may leave there."""
+    """Create an entry of a kind that a worker may leave at a path."""
     if kind == "link":
         path.symlink_to(victim)
     elif kind == "link to a device":
@@ -26,7 +26,7 @@ def leave(path, kind, victim):
 
 @pytest.fixture
 def victim(tmp_path):
-    """A file of the user's that workers cannot reach."""
+    """A file of the user, which must be unchanged when the test ends."""
     (tmp_path / "mine").mkdir()
     file = tmp_path / "mine/file"
     file.write_text("mine")
@@ -95,7 +95,7 @@ def test_a_file_is_read_from_either_end(shared):
 
 
 def test_the_owner_of_links_is_changed_and_not_of_what_they_lead_to(shared, victim, monkeypatch):
-    """Root hands a run over, in which a worker has left links."""
+    """Root hands over a run in which a worker has left links."""
     given = []
 
     def chown(name, *user, dir_fd, follow_symlinks):
@@ -150,7 +150,7 @@ def test_an_error_names_what_is_in_the_way_by_its_whole_path(shared):
     }
     for culprit, calls in uses.items():
         for use in calls:
-            with pytest.raises(OSError) as caught:  # noqa: PT011 -- what it names is looked at
+            with pytest.raises(OSError) as caught:  # noqa: PT011 -- its file name is checked
                 use()
             assert caught.value.filename == str(shared.path / culprit)
     assert shared.names() == ["file", "other", "there"]

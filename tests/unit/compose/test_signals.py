@@ -1,4 +1,4 @@
-"""What ends a run from outside: told by the queue, unless the process was started deaf to it."""
+"""Signals that end a run are queued, unless the process was started to ignore them."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""The table of a cluster's workers; the docker command is a script here."""
+"""The table of a cluster's workers. The docker command is a script here."""
 
 import json
 import os
@@ -28,7 +28,7 @@ AT = {
     "healthy": False,
     "trouble": "waiting for 60 s longer than it may take",
 }
-# worker-0 answers, worker-1 was stopped, worker-2's image is an older one, worker-3 ends with 75.
+# worker-0 answers, worker-1 was stopped, worker-2 has an older image, worker-3 ended with 75.
 DOCKER = """#!/bin/sh
 case "$1 $2" in
     "ps --all") printf '%s\\n' d0 c0 a0 b0;;

@@ -1,4 +1,4 @@
-"""How `stop` waits for the process that runs a cluster; the docker command is a script here."""
+"""`stop` waits for the process that runs a cluster. The docker command is a script here."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ def process():
 def test_one_that_runs_has_not(process):
     assert not has_ended(process.pid)
     assert not has_ended(os.getpid())
-    assert not has_ended(1)  # somebody else's, unless root looks
+    assert not has_ended(1)  # another user's, unless root runs the test
 
 
 def test_one_that_is_gone_has(process):
@@ -36,8 +36,8 @@ def test_one_that_its_parent_has_not_looked_after_has(process):
     assert process.returncode is None
 
 
-# worker-0 runs; once it was stopped, worker-1 does, which `up` had started again meanwhile: to stop
-# that takes longer than `up` may take to end.
+# worker-0 runs. Once it is stopped, worker-1 runs, because `up` has started it meanwhile. Stopping
+# worker-1 takes longer than END_SECONDS.
 DOCKER = """#!/bin/sh
 cd "$(dirname "$0")"
 worker=0
@@ -53,7 +53,7 @@ esac
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Let a cluster run, whose `up` does what is given once all were stopped."""
+    """Return a function that runs a cluster. Once all are stopped, its `up` runs a command."""
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(stop_module, "END_SECONDS", 1.0)
     (tmp_path / "docker").write_text(DOCKER)
@@ -87,7 +87,7 @@ def test_one_that_does_not_end_is_told_of(cluster):
     assert "process" in caught.value.sentences[0]
 
 
-# Each look shows what is left: nothing, after the first one.
+# No container is left after the first `inspect`.
 ENDING = """#!/bin/sh
 cd "$(dirname "$0")"
 case "$1" in

@@ -1,4 +1,4 @@
-"""How `tensorboard` is started, and what it refuses before; the docker command is a script here."""
+"""The start of `tensorboard`, and the settings it refuses. The docker command is a script here."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
 
 @pytest.fixture
 def start(tmp_path):
-    """Run it with a docker that prints its arguments."""
+    """Run `tensorboard` with a docker that prints its arguments."""
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\necho "docker $*"\n')
     docker.chmod(0o755)
@@ -49,7 +49,7 @@ def test_it_shows_the_runs_to_this_machine_alone_and_says_where(start, tmp_path,
     assert f" --publish 127.0.0.1:{port}:6006 " in command
     assert f" --volume {tmp_path}/runs:/runs:ro " in command
     assert " --rm --read-only " in command
-    assert " --entrypoint /usr/bin/tini " in command  # no worker: nothing of a cluster is said
+    assert " --entrypoint /usr/bin/tini " in command  # no entrypoint: it would report a cluster
     assert command.endswith(" mine:cpu -g -- python -m cluster_trainer.tensorboard_server /runs")
 
 

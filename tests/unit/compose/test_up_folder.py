@@ -1,16 +1,17 @@
-"""What `make up-local` does in a run's folder: made anew, moved aside, never followed."""
+"""`make up-local` in a run's folder: files are made anew or moved aside, links never followed."""
 
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from harness.waiting import wait_until
+
 PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
-# A worker that ends at once. `logs` is where its lines come from, and a test may let it do more.
+# A worker that ends at once. `logs` runs the script of a test, which prints the worker's lines.
 DOCKER = """#!/bin/sh
 here="$(dirname "$0")"
 event() { echo "$1 worker-0 $2 - id-0 1795351041850215000"; }
@@ -93,7 +94,7 @@ def test_another_script_moves_the_first_ones_log_and_settings_aside(up, tmp_path
     assert (run / "worker-0/container.log").read_text() == "two\n"
     assert second in (run / "cluster.json").read_text()
     assert (run / "model.keras").read_text() == "of the first script"
-    # A third start of the same second finds a folder of its own.
+    # A third start gets a folder of its own, even within the same second.
     assert up("echo three", RUN_NAME="x", SCRIPT=first).returncode == 0
     assert len(list((run / "earlier").iterdir())) == 2
 
@@ -137,13 +138,6 @@ def test_the_first_settings_of_a_run_stay_even_if_they_were_refused(up, tmp_path
     assert '"TRAINER_EPOCHS": "2"' in kept.read_text()
 
 
-def wait_for(condition, what):
-    limit = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < limit, what
-        time.sleep(0.02)
-
-
 def test_two_starts_of_one_project_or_one_run_do_not_disturb_each_other(up, tmp_path):
     first, second = scripts(tmp_path)
     run = tmp_path / "runs/x"
@@ -152,7 +146,8 @@ def test_two_starts_of_one_project_or_one_run_do_not_disturb_each_other(up, tmp_
     with ThreadPoolExecutor(1) as pool:
         started = pool.submit(up, wait, RUN_NAME="x", SCRIPT=first, COMPOSE_PROJECT_NAME="one")
         try:
-            wait_for(lambda: log.exists() and log.read_text(), "the first start's line")
+            has_begun = lambda: log.exists() and log.read_text()  # noqa: E731
+            wait_until(has_begun, 30, "the first start's line", lambda: "")
             was = (run / "cluster.json").read_text()
             link = tmp_path / "link"
             link.symlink_to("runs")

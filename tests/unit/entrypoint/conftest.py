@@ -1,4 +1,4 @@
-"""How the entrypoint's tests ask it: in this process through a mapping, or as a child process."""
+"""Two ways to run the entrypoint: in this process with a mapping, or as a child process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 Resolve = Callable[..., Answer]
 Refuse = Callable[..., list[Problem]]
 
-# As in the image: isolated, our packages found without PYTHONPATH.
+# As in the image: isolated mode, with our packages on sys.path instead of PYTHONPATH.
 START = (
     f"import runpy, sys; sys.path[:0] = [{str(ROOT)!r}]; "
     "runpy.run_module('entrypoint', run_name='__main__', alter_sys=True)"
@@ -40,7 +40,7 @@ def nobody() -> Machine:
 
 @pytest.fixture
 def answer(tmp_path: Path) -> Resolve:
-    """Return a function from an environment to what was resolved."""
+    """Return a function that resolves an environment."""
 
     def ask(environ: Mapping[str, str], machine: Machine | None = None) -> Answer:
         variables = read_environ(environ, tmp_path)
@@ -51,7 +51,7 @@ def answer(tmp_path: Path) -> Resolve:
 
 @pytest.fixture
 def refused(answer: Resolve) -> Refuse:
-    """Return a function from an environment to its problems."""
+    """Return a function that returns the problems of an environment."""
 
     def ask(environ: Mapping[str, str], machine: Machine | None = None) -> list[Problem]:
         with pytest.raises(ConfigurationError) as caught:
@@ -63,7 +63,7 @@ def refused(answer: Resolve) -> Refuse:
 
 @dataclass(frozen=True)
 class Ended:
-    """What a child process left."""
+    """The result of a child process."""
 
     code: int
     stdout: str
@@ -82,7 +82,7 @@ def entrypoint() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def forked() -> Iterator[Forked]:
-    """Start the process that the starts of this session are forks of."""
+    """Start a server process. Each start of this session is a fork of it."""
     with Forked() as server:
         yield server
 
@@ -91,7 +91,7 @@ def forked() -> Iterator[Forked]:
 def run(tmp_path: Path, forked: Forked) -> Run:
     """Return a function that starts the entrypoint as the image does, in a directory of its own.
 
-    It starts the command without the gate and once; both have tests of their own.
+    It starts the command once and without the gate. Restarts and the gate have their own tests.
     """
     folder = tmp_path / "workspace"
     folder.mkdir()

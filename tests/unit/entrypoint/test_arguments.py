@@ -1,4 +1,4 @@
-"""What the container's arguments ask for."""
+"""The container's arguments become a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message, exactly."""
+"""The exact message of a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start imports: not the trainer, not tensorflow, and nothing slow without need."""
+"""A start imports neither the trainer nor tensorflow, and nothing slow without need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[3] / "entrypoint"
 ALLOWED = {*sys.stdlib_module_names, "entrypoint", "dotenv"}
 
-# A good start up to the command, then what has been imported.
+# A good start up to the command. It prints the modules that were imported.
 PROGRAM = """
 import json, pathlib, sys
 sys.path.insert(0, {root!r})
@@ -27,7 +27,7 @@ print(json.dumps([code, sorted(set(sys.modules) - before)]))
 
 UP_TO_THE_START = "program.start = lambda start, log: 0"
 TWO = {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "0"}
-# What is forked off later has these modules, too.
+# Processes that are forked off later have these modules, too.
 UP_TO_THE_COMMAND = """
 import entrypoint.start
 entrypoint.start.run = lambda *_, **__: 0

@@ -1,4 +1,4 @@
-"""How often somebody may be lost between the gate and the ring."""
+"""The number of losses that are allowed between the gate and the ring."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from entrypoint.peers import PeersOfStart
         (3, None, 6),
         (3, 2, 6),
         (0, None, 1),
-        (0, 3, 1),  # that is all of them
-        (0, 2, 2),  # one that its neighbour cannot reach is left out after two
+        (0, 3, 1),  # all three are needed
+        (0, 2, 2),  # a worker that its neighbour cannot reach is left out after two
     ],
 )
 def test_the_losses_are_as_many_as_restarts_and_enough_to_leave_one_out(

@@ -1,4 +1,4 @@
-"""What a user keeps secret is in no message, on no path that a secret can take."""
+"""A user's secrets are in no message, whichever way they are given."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WRONG = {
     f'{{"key": "{SECRET}", "other": 1{"0" * 400}}}': "too large",
     f'{{"key": "{SECRET}", "other": {"[" * 40}{"]" * 40}}}': "levels deep",
 }
-"""Documents that are no JSON object -> what is said of each."""
+"""Documents that are not JSON objects, and the reason that is given for each."""
 VARIABLES = ("SM_HPS", "SM_HOSTS", "TF_CONFIG", "CLUSTER_SPEC")
 FILES = ("resourceconfig.json", "inputdataconfig.json", "hyperparameters.json")
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[..., Environ]:
-    """Return a function from one of SageMaker's files to the environment of a start."""
+    """Return a function that makes the environment of a start with one of SageMaker's files."""
 
     def start(name: str, text: str) -> Environ:
         folder = tmp_path / "opt/ml/input/config"
@@ -52,7 +52,7 @@ def test_a_document_in_a_variable_is_not_repeated(
     ended = run("true", **HOST | {name: text, "FAILURE_FILE": str(failure)})
     written = failure.read_text()
     assert (ended.code, SECRET in ended.stderr, SECRET in written) == (78, False, False)
-    if name != "SM_HOSTS" or not text.startswith('"'):  # which may well be another kind of value
+    if name != "SM_HOSTS" or not text.startswith('"'):  # a JSON string is no document there
         assert f"{name}: " in written
         assert f"({len(text)} characters, not shown)" in written
         assert reason in written

@@ -1,4 +1,4 @@
-"""The entrypoint as a process: what runs, with which environment, and how a bad start ends."""
+"""The entrypoint as a process: the command, its environment, and the end of a bad start."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_command_reads_stdin_and_gets_its_arguments_unchanged(run: Callable)
 
 
 def test_the_command_ignores_no_signals_but_those_that_were_ignored_before(run: Callable) -> None:
-    # `subprocess` undoes what Python ignores; what is left was there before these tests started.
+    # `subprocess` restores the signals that Python ignores. Others were ignored before the tests.
     look = ["grep", "SigIgn", "/proc/self/status"]
     before = subprocess.run(look, capture_output=True, text=True, check=True).stdout
     assert run(*look).stdout == before
@@ -287,7 +287,7 @@ def test_a_run_that_is_not_done_waits_for_its_peers(
     assert run(**meets_nobody).code == 75
 
 
-# The check ends in some way, so many times, and then as it should; anything else is training.
+# The check ends badly the first `times` times, and then well. Any other command is training.
 CHECK_FAILS = """
 test "$4" = check || {{ echo trains; exit; }}
 echo run >> checks
@@ -325,7 +325,7 @@ def test_a_check_that_fails_once_is_retried(
     fake_python(CHECK_FAILS.format(times=1, ends="exit 3"))
     ended = run(**meets_nobody | {"RENDEZVOUS_TIMEOUT": "2"})
     assert "exit code 3; trying again in 1 s" in ended.stderr
-    # That is the gate, at which nobody else comes.
+    # The gate gave up, because no peer came.
     assert "gave up after 2 s: waiting for 1 of 2 workers" in ended.stderr
 
 

@@ -6,13 +6,13 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def found_by_children(monkeypatch):
-    """Let Python processes that a test starts find the package where it is."""
+    """Let Python processes that a test starts find the package."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "trainer"))
 
 
 @pytest.fixture
 def disk(monkeypatch):
-    """What reached the disk for good, in order: `sync NAME` and `rename OLD NEW`."""
+    """The calls that make changes durable, in order: `sync NAME` and `rename OLD NEW`."""
     events = []
     real_sync, real_replace = os.fsync, os.replace
 

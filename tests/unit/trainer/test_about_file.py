@@ -1,4 +1,4 @@
-"""about.json: whatever it is given, it is a whole JSON object, or not there."""
+"""about.json is a whole JSON object or missing, whatever values it is given."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A callback that begins again is as it was given, and what it holds are the same objects."""
+"""A callback that is restored is as it was given, and holds the same objects."""
 
 from collections import Counter, deque
 
@@ -71,7 +71,7 @@ def test_data_are_not_copied() -> None:
 
 
 class OwnList(list):
-    """One that tells somebody of each change, as Keras's do."""
+    """A list that reports each change, like Keras's own."""
 
     def clear(self):
         raise AssertionError("it was changed")
@@ -105,7 +105,7 @@ def test_so_are_those_of_a_tuple() -> None:
 
 
 class Counted(tuple[object, ...]):
-    """Counts how often somebody goes through one of them."""
+    """A tuple that counts all iterations."""
 
     __slots__ = ()
     times = 0
@@ -137,7 +137,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_of_many_arrays_the_smallest_are_copied(
     monkeypatch: pytest.MonkeyPatch, warnings: list[str]
 ) -> None:
-    """Of all callbacks together: a list of pictures may be as large as all memory."""
+    """The limit is for all callbacks together. A list of pictures may be as large as the memory."""
     monkeypatch.setattr(as_given, "MOST_BYTES", 2000)
     pictures = [np.zeros(100, np.uint8) for _ in range(30)]
     first, second = Callback(pictures=pictures), Callback(counts=np.zeros(3))

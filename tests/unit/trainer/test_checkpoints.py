@@ -299,7 +299,7 @@ def test_the_next_is_written_after_it(store, slow):
     threading.Timer(0.1, slow.set).start()
     saver.keep(number_of(5, Stage.EPOCH), b"content")
     saver.save(checkpoint(6))
-    assert [*store.folder.glob("00000005.*")]  # the other is under way, perhaps, under another name
+    assert [*store.folder.glob("00000005.*")]  # the other may be unfinished still
     saver.close()
     assert numbers(store) == [number_of(step, Stage.EPOCH) for step in (5, 6)]
 
@@ -351,7 +351,7 @@ def test_one_that_is_being_written_is_told_of(store, slow):
 
 
 def test_it_is_streamed_without_a_copy_of_its_arrays(store):
-    """A name that tells the digest of all is known at the end alone."""
+    """The file's name contains its digest, which is known only at the end."""
     saved = checkpoint(5, [np.ones(2**24, np.float32)])  # 64 MiB
     tracemalloc.start()
     store.stream(saved.number, saved.write)
@@ -381,7 +381,7 @@ def test_a_checkpoint_survives_a_loss_of_power(store, disk):
     (name,) = files(store)
     unfinished = ".unfinished.00000000.1.npz"  # its digest is known at the end
     above = store.folder.parent.name
-    first = [f"sync {above}"]  # which has got the folder
+    first = [f"sync {above}"]  # it has the new folder
     written = [f"sync {unfinished}", f"rename {unfinished} {name}", f"sync {store.folder.name}"]
     assert disk == first + written
 

@@ -218,9 +218,9 @@ def test_a_strategy_for_one_is_refused_in_a_cluster(base, strategy):
 @pytest.mark.parametrize(
     ("settings", "is_fixed"),
     [
-        ({}, True),  # the cosine ends with the run
+        ({}, True),  # the cosine is as long as the run
         ({"learning_rate_schedule": "constant"}, False),
-        ({"learning_rate_schedule": "constant", "lr_scaling": "linear"}, True),  # so does a tenth
+        ({"learning_rate_schedule": "constant", "lr_scaling": "linear"}, True),  # so is its warm-up
         (
             {"learning_rate_schedule": "constant", "lr_scaling": "linear", "warmup_steps": 5},
             False,
@@ -260,7 +260,7 @@ def test_all_workers_of_a_ring_send_the_same(base, collectives):
     assert sent == {"float32", "bfloat16"}
 
 
-def test_xla_is_off_the_same_on_all_workers_and_may_be_another_matter_at_the_next_start(base):
+def test_jit_is_the_same_on_all_workers_and_may_change_at_the_next_start(base):
     plain, jit = (TrainerConfig.read(base, flags) for flags in ([], ["--jit=true"]))
     assert [one.shared_settings()["TRAINER_JIT"] for one in (plain, jit)] == ["False", "True"]
     assert plain.run_settings() == jit.run_settings()

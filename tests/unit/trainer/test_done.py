@@ -11,7 +11,7 @@ from cluster_trainer.settings.task import Task
 
 @pytest.fixture
 def job(tmp_path):
-    """A job in a run directory that is there."""
+    """Return a function that makes a job in an existing run directory."""
 
     def make(**settings):
         environ = {"TRAINER_RUN_DIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Who goes on in the same process after another worker of the ring was lost, and who does not."""
+"""Workers that continue in the same process after a loss in the ring, and those that do not."""
 
 import logging
 import signal
@@ -49,7 +49,7 @@ class Fit:
 
 
 class Meetings:
-    """Makes this worker's part of one ring after the other; nobody is at the other ends."""
+    """Makes this worker's part of one ring after another. No worker is at the other ends."""
 
     def __init__(self) -> None:
         self.held: list[socket.socket] = []
@@ -390,7 +390,7 @@ def test_who_comes_late_and_uses_the_ring_otherwise_first_meets_the_others_for_i
     told: list[int] = []
     ring.tell_of_renewals(lambda: told.append(ring.rank))
     assert (ring.operations, ring.error) == (0, None)
-    ring.abort("not there")  # nobody is
+    ring.abort("not there")  # no ring is formed for it
     assert not meetings.rings
     assert (ring.rank, ring.size) == (0, 2)
     assert told == [0]
@@ -403,7 +403,7 @@ def test_who_comes_late_and_uses_the_ring_otherwise_first_meets_the_others_for_i
 
 
 def other_call(rank: int, seen_by: int | None = None) -> OtherCall:
-    """Return that the worker of a rank is at another call than the one that has seen it."""
+    """Return the error of a rank that is at another call than the rank that has seen it."""
     error = OtherCall("the worker of rank 1 is at predict, that of rank 0 at fit", rank)
     if seen_by is not None:
         error.record = Record(Word.OTHER_CALL, seen_by, rank, 1)
@@ -449,7 +449,7 @@ def test_of_two_newcomers_nobody_knows_which_one_does_not_fit(of_three, of_three
 
 @pytest.fixture
 def whole(meetings) -> RenewableRing:
-    """A ring of all three workers, of which the last one, this one, is new."""
+    """A ring of all three workers. This worker is the last one, and is new."""
     meetings.place = (2, 3)
     ring = RenewableRing(meetings.connect, most=3)
     group.use(ring)
@@ -459,7 +459,7 @@ def whole(meetings) -> RenewableRing:
 
 @pytest.mark.usefixtures("whole")
 def test_a_newcomer_that_nobody_else_has_blamed_may_be_right(of_three_survivor):
-    """Two others may differ from each other; if not, that shows when it comes once more."""
+    """The two others may differ from each other. If not, its next try shows that."""
     with pytest.raises(PeerLostError, match="this new worker or another one does not"):
         done_by(of_three_survivor, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
@@ -471,7 +471,7 @@ def test_one_that_another_has_seen_is_wrong(of_three_survivor):
 
 
 def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, recovery):
-    """What is left of the ring before may be why, as in a callback that remembers it."""
+    """State of an earlier ring may be the cause, as in a callback that remembers it."""
     looks = SimpleNamespace(look=lambda _: frozenset(), began_together=False)
     group.use(RenewableRing(meetings.connect, looks=looks))
     with pytest.raises(PeerLostError, match="did not begin together"):
@@ -486,7 +486,7 @@ def test_other_calls_of_those_who_are_not_new_are_the_programs_fault(of_three, o
 
 @pytest.mark.parametrize("error", [ValueError("the script's"), PeerLostError("gave up")])
 def test_whatever_ends_a_script_does_not_wait_for_a_ring(error: Exception) -> None:
-    """It may end before its first fit, where the others would have to come for a ring."""
+    """It may end before its first fit, when a ring would need the others."""
 
     def form() -> RenewableRing:
         raise AssertionError("the others were met")

@@ -1,10 +1,10 @@
-"""How many steps run in one call, and when the workers tell each other how long they took."""
+"""The number of steps in one call, and how often the workers exchange their times."""
 
 from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 
 
 def told(seconds):
-    """Return what agrees with the slowest worker, and the list of what it was told."""
+    """Return a function that returns the slowest worker's time, and the list of its arguments."""
     heard = []
 
     def agree(mine):

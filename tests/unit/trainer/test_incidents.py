@@ -1,4 +1,4 @@
-"""What has happened since a run trained last, by the lines of events.jsonl."""
+"""The incidents since a run last trained, read from events.jsonl."""
 
 from cluster_trainer.results.incidents import Happening, happenings
 
@@ -7,7 +7,7 @@ def at(time, state, detail=""):
     return {"time": float(time), "state": state, "detail": detail}
 
 
-def test_a_wait_is_one_from_its_begin_to_what_follows_with_the_last_that_was_said_of_whom():
+def test_a_wait_lasts_until_another_state_and_names_the_last_workers_that_were_missing():
     events = [
         at(0, "starting"),
         at(1, "waiting", "for 2 of 3 workers"),

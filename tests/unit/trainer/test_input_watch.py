@@ -1,4 +1,4 @@
-"""When it is said that steps wait for data that every worker prepares as a whole."""
+"""The warning that steps wait for data that every worker prepares as a whole."""
 
 import logging
 
@@ -18,7 +18,7 @@ def told(monkeypatch, caplog):
 
 
 def train(seconds, waited, *, advice=ADVICE, is_chief=True):
-    """Train in calls of a second, of which each waits so long for data."""
+    """Train in calls of one second, each of which waits so long for data."""
     so_far = [0.0]
     watch = InputWatch(lambda: so_far[0], lambda: advice, is_chief=is_chief)
     for _ in range(seconds):

@@ -1,4 +1,4 @@
-"""events.jsonl: what happened to a run, with what the entrypoint noted."""
+"""events.jsonl: the events of a run, with those that the entrypoint has noted."""
 
 import io
 import json

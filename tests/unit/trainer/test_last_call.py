@@ -1,4 +1,4 @@
-"""The last call of a process: made at its end, where no thread can be started any more."""
+"""The last call of a process is made at its end, when no thread can be started any more."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-# As Python has it since 3.12.2: from the end of the main program on, no thread can be started.
+# As in Python since 3.12.2: no thread can be started after the end of the main program.
 PROGRAM = """
 import atexit, os, sys, threading, _thread
 from cluster_trainer.process.last_call import LastCall

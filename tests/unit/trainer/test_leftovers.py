@@ -10,7 +10,7 @@ from cluster_trainer.settings.task import Task
 
 @pytest.fixture
 def beginning(tmp_path):
-    """The beginning as a new process sees it that a certain entrypoint has started."""
+    """Return a function that makes the leftovers that a new process of an entrypoint sees."""
 
     def make(entrypoint="1", *, is_restart=False):
         file = Path(f"/tmp/{entrypoint}.progress") if entrypoint else None

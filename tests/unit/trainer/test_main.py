@@ -141,7 +141,7 @@ def test_settings_are_checked_without_tensorflow(environ):
 
 @pytest.fixture
 def done_run(environ):
-    """Leave behind a run that is done."""
+    """Leave behind a run that is done, and return its variables."""
     job = read_job(environ, [])
     job.folder.mkdir()
     done.mark(job, 81)

@@ -110,7 +110,7 @@ def test_one_that_lives_is_waited_for(told, pairs):
         one.close()
 
 
-# Of two seconds it stands still for longer, as in a container that is paused with its entrypoint.
+# Frozen for longer than its limit of 2 s, as in a container that is paused with its entrypoint.
 FROZEN = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "trainer")!r})
@@ -143,7 +143,7 @@ def test_time_in_which_it_stood_still_itself_is_not_counted(pairs):
 
 @pytest.fixture
 def default_timeout():
-    """Sets what a script may set for its own downloads."""
+    """Return a function that sets a default timeout, as a script may do for its downloads."""
     yield socket.setdefaulttimeout
     socket.setdefaulttimeout(None)
 
@@ -238,7 +238,7 @@ def test_news_that_make_no_sense_are_none(told, pairs):
     own.send(b'{"waiting": "worker-2"}')
     left.close()
     assert who_waits(environ) is None
-    assert far_left.recv(10) == b""  # what nobody takes is closed
+    assert far_left.recv(10) == b""  # a socket that is not taken is closed
     own.send(b"no JSON")
     assert who_waits(environ) is None
     own.close()

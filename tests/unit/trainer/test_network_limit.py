@@ -1,4 +1,4 @@
-"""When the network limits the speed, and what is said of it."""
+"""The network as the limit of the speed: when it is, and the advice."""
 
 import logging
 
@@ -17,7 +17,7 @@ def after(*intervals: Interval) -> NetworkLimit:
 
 
 def interval(share: float) -> Interval:
-    """A second of training with one sum, which took that much of it."""
+    """Return a second of training with one sum, which took this share of it."""
     return Interval(1.0, share, share, 1_000_000, 1)
 
 
@@ -59,7 +59,7 @@ def test_round_trips_are_not_blamed_on_the_rate(how):
 
 
 def test_no_gain_is_promised_for_sparse_gradients():
-    """Their rows travel as they are."""
+    """Their rows are not rounded."""
     words = after(*[Interval(1.0, 0.6, 0.0, 0, 0)] * 40).in_words(is_rounded=False)
     assert "60%" in words
     assert [one for one in ("Gbit/s", "TRAINER_WIRE", "times", " ms") if one in words] == []
@@ -100,7 +100,7 @@ def train(
 
 
 @pytest.mark.parametrize(("is_chief", "peers", "lines"), [(1, 0.9, 1), (0, 0.9, 0), (1, 0.1, 0)])
-def test_the_chief_says_once_what_the_one_that_waits_least_waits(is_chief, peers, lines, caplog):
+def test_the_chief_warns_once_by_the_worker_that_waits_least(is_chief, peers, lines, caplog):
     one, ring, waits = watch(NetworkLimit(), is_chief=bool(is_chief))
     caplog.set_level(logging.WARNING, "trainer")
     train(one, ring, waits, 80, peers)

@@ -1,4 +1,4 @@
-"""Which checkpoint counts, where some of the workers are new to the others."""
+"""The checkpoint that counts where some of the workers are new to the others."""
 
 import logging
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NEW = 2
 
 
 def checkpoint(step: int, stage: Stage = Stage.EPOCH, **fields: object) -> Checkpoint:
-    """Return one; within an epoch it has states of metrics, too."""
+    """Return a checkpoint. Within an epoch, it also has states of metrics."""
     states = 3 if stage == Stage.TRAINING else 1
     names = [*VARIABLES, *(f"{KEPT_STATE}{index}" for index in range(states))]
     made = {"settings": {"TRAINER_SEED": "42"}, "progress": {}, "names": names}
@@ -29,7 +29,7 @@ def checkpoint(step: int, stage: Stage = Stage.EPOCH, **fields: object) -> Check
 
 @dataclass
 class OfRing:
-    """What is asked of workers, over a ring of which the last one is new."""
+    """The exchange between workers over a ring. The last rank is new."""
 
     ring: Ring
     newcomers: frozenset[int] = frozenset({NEW})
@@ -62,14 +62,14 @@ def warnings(caplog):
 
 
 def have(stores: list[Store], *kept: Checkpoint | None) -> None:
-    """Let each worker have a checkpoint, or none."""
+    """Give each worker a checkpoint, or none."""
     for store, one in zip(stores, kept, strict=True):
         if one:
             store.write(one.number, one.to_bytes())
 
 
 def found(stores: list[Store]) -> list[Found | Exception | None]:
-    """Return what each worker finds."""
+    """Return the checkpoint or the error that each worker finds."""
     with rings(len(stores)) as made:
         return outcomes(
             made,
@@ -80,7 +80,7 @@ def found(stores: list[Store]) -> list[Found | Exception | None]:
 
 
 def steps(stores: list[Store]) -> list[int]:
-    """Return the step that each worker goes on from."""
+    """Return the step from which each worker resumes."""
     results = found(stores)
     assert all(isinstance(one, Found) for one in results), results
     return [one.checkpoint.step for one in results]  # type: ignore[union-attr]
@@ -105,7 +105,7 @@ def test_what_a_newcomer_does_not_go_on_from_is_not_found_later_either(stores) -
 
 @pytest.mark.parametrize("holder", [0, 1])
 def test_of_the_same_run_the_newest_counts_whoever_has_it(stores, holder) -> None:
-    """The disks of the others have been full since step 10, say."""
+    """For example, the disks of the others have been full since step 10."""
     known: list[Checkpoint | None] = [None, None, checkpoint(300, progress={RUN: 5})]
     known[holder] = checkpoint(10, progress={RUN: 5})
     have(stores, *known)
@@ -146,4 +146,4 @@ def test_another_runs_is_refused_on_the_newcomer_alone(stores, fields, said) -> 
     assert isinstance(refused, ConfigurationError)
     assert said in str(refused)
     assert [one.checkpoint.step for one in (first, second)] == [10, 10]
-    assert stores[NEW].newest().number == checkpoint(13).number  # a person's to remove
+    assert stores[NEW].newest().number == checkpoint(13).number  # only the user may remove it

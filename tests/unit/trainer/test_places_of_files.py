@@ -1,4 +1,4 @@
-"""Where a worker has the files of callbacks whose paths are named by the time."""
+"""The places of callbacks' files on a worker, where the paths contain the time."""
 
 from pathlib import Path
 from types import SimpleNamespace

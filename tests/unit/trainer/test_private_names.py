@@ -1,4 +1,4 @@
-"""Private names of Keras and of TensorFlow stand in one module each."""
+"""Private names of Keras and of TensorFlow are used in one module each."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ IN_TEXT = re.compile(r"_(?!cluster_trainer)[a-z]\w*|_\w+Dataset")
 
 
 def touched(node: ast.AST, *, in_class: bool = False) -> Iterator[str]:
-    """Yield what code imports of others' insides, and the private attributes that it asks for."""
+    """Yield the internal modules that code imports, and the private attributes that it uses."""
     match node:
         case ast.Call(func=ast.Attribute(attr="endswith")):
             return  # a text's end may look like a name
@@ -46,7 +46,7 @@ def test_only_two_modules_know_them() -> None:
 
 
 def test_what_is_replaced_for_good_is_replaced_in_one_module() -> None:
-    put_back = {"on_zeros.py", "check.py"}  # they put them back
+    put_back = {"on_zeros.py", "check.py"}  # they restore the names
     found = {
         path.name
         for path in FILES
@@ -58,7 +58,7 @@ def test_what_is_replaced_for_good_is_replaced_in_one_module() -> None:
 
 
 def is_constant(node: ast.AST) -> bool:
-    """Tell whether code names one of what the two modules let others replace."""
+    """Tell whether code names an attribute that the two modules let others replace."""
     name = node.func if isinstance(node, ast.Call) else node
     return isinstance(name, ast.Attribute) and name.attr.isupper()
 

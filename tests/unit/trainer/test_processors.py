@@ -1,4 +1,4 @@
-"""The processors of a container, by its cgroup of either version, and the threads of a script."""
+"""The processors of a container, from cgroup v1 or v2, and the threads of a script."""
 
 import os
 
@@ -12,11 +12,11 @@ PERIOD = 100_000
 
 @pytest.fixture
 def cgroup(tmp_path, monkeypatch):
-    """A container's folder on a machine of 8 processors."""
+    """Return a function that makes a container's cgroup, on a machine of 8 processors."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
 
     def make(limit, folder=None):
-        """Give it so many processors' time, None for no limit; cgroup v1 has a folder."""
+        """Limit the container to so many processors, or not (None). cgroup v1 has a folder."""
         if folder is None:
             quota = "max" if limit is None else int(limit * PERIOD)
             (tmp_path / "cpu.max").write_text(f"{quota} {PERIOD}\n")

@@ -60,7 +60,7 @@ def test_a_users_package_called_trainer_is_theirs(files, tmp_path):
     (tmp_path / "trainer/data").mkdir(parents=True)
     for file in files:
         (tmp_path / file).write_text("def load():\n    return 'theirs'\n")
-    importlib.import_module("trainer")  # ours, which is what `python -m trainer` has imported
+    importlib.import_module("trainer")  # ours, which `python -m trainer` has imported
     references.look_in(tmp_path)
     assert references.module_exists("trainer.data.own:load")
     assert references.resolve("X", "trainer.data.own:load")() == "theirs"

@@ -135,7 +135,7 @@ def test_a_run_that_goes_on_has_each_epoch_once(reporter, tmp_path):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Let every file fail to be written."""
+    """Let every write of a file fail."""
 
     def fail(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,4 +1,4 @@
-"""What the fits of scripts were begun with, as a report shows it: by itself, and beside others'."""
+"""The arguments of scripts' fits in a report, of one run and of several runs."""
 
 import json
 
@@ -18,7 +18,7 @@ def fit_of(**what):
 
 @pytest.fixture
 def run(tmp_path):
-    """Make a run of a script by name, with the about.json of each of its fits; read it."""
+    """Return a function that makes and reads a script's run, with an about.json for each fit."""
 
     def make(name, *abouts, number_of_first=1):
         worker = tmp_path / name / "worker-0"

@@ -1,4 +1,4 @@
-"""The command by which a report says that a run is started again."""
+"""The command that a report gives for starting a run again."""
 
 import json
 import shlex
@@ -19,7 +19,7 @@ VERSIONS = {"cluster-trainer": "0.1.0", "revision": "abc", "tensorflow": "2.21.0
 
 @pytest.fixture
 def run(tmp_path):
-    """Make a run's folder with a result.json, and cluster.json; read it."""
+    """Return a function that makes a run's folder with its JSON files, and reads it."""
 
     def make(*, workers=1, script=None, cluster=None, settings=(), **variables):
         folder = tmp_path / "first"

@@ -1,4 +1,4 @@
-"""What a report reads of a run's folder, and what it says of what cannot be read."""
+"""A report reads a run's folder, and names the files and lines that it cannot read."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from cluster_trainer.settings.config import TrainerConfig
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a run of two workers, of which the second has left less."""
+    """Return the folder of a run with three workers, two of which have left files."""
     settings = TrainerConfig.read({"TRAINER_EPOCHS": "7", "TRAINER_METRICS": "a,b"}, []).as_json()
     chief, other = tmp_path / "first/worker-0", tmp_path / "first/worker-10"
     (tmp_path / "first/worker-2").mkdir(parents=True)
@@ -166,7 +166,7 @@ def test_a_script_that_left_no_results_is_a_run(tmp_path):
 
 @pytest.fixture
 def script(tmp_path):
-    """A script of two workers that has recorded three fits, and has one of before it was done."""
+    """A script's run on two workers with three recorded fits, and fit-3 with checkpoints only."""
     for worker in ("worker-0", "worker-1"):
         for number in (1, 2, 3, 10):
             (tmp_path / f"own/{worker}/fit-{number}/checkpoints").mkdir(parents=True)

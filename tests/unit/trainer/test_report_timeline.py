@@ -1,4 +1,4 @@
-"""From a worker's events to what a report draws of its time."""
+"""The timeline of a worker in a report, made from its events."""
 
 from cluster_trainer.report.timeline import (
     Mark,
@@ -127,6 +127,6 @@ def test_the_network_is_marked_where_it_becomes_the_limit_and_where_it_no_longer
         (40, "sums take 60% of the time"),
         (70, "no longer the limit"),
     ]
-    assert kinds(line_of(events)) == [("silent", 0)]  # they are no states of a worker
+    assert kinds(line_of(events)) == [("silent", 0)]  # these are not states of a worker
     assert network_limit(events) == "sums take 60% of the time"
     assert network_limit(events[:1]) == ""

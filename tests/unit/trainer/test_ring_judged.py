@@ -1,4 +1,4 @@
-"""What the end of a ring means for the command: who is lost may come back, a wrong program not."""
+"""The exit code for the end of a ring: a lost peer is worth a restart, a wrong program is not."""
 
 import logging
 
@@ -23,7 +23,7 @@ def test_a_ring_that_has_ended_is_worth_another_try(kind):
 
 
 def test_workers_at_different_calls_are_the_programs_fault(caplog, monkeypatch):
-    """It would be again, in as many starts as there are; whoever wrote it wants the traceback."""
+    """Each restart would fail again, and the program's author needs the traceback."""
     error = OtherCall("rank 1 is at predict")
     code, reason = judge(error, 2)
     assert code == ExitCode.BAD_CONFIGURATION

@@ -1,4 +1,4 @@
-"""How many steps a round has with TRAINER_SYNC_EVERY=auto."""
+"""The number of steps in a round with TRAINER_SYNC_EVERY=auto."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ RATIOS = st.floats(1.0, 6.0)
 
 
 def measured(step, in_sum, ratio=1.0, steps=10):
-    """So many steps, each of which computes `step` seconds and sums for `in_sum` seconds."""
+    """Return the measurement of steps that each compute for `step` s and sum for `in_sum` s."""
     return Measured(steps, steps * (step + in_sum), steps * in_sum, ratio)
 
 

@@ -1,4 +1,4 @@
-"""What a worker's screen shows of its log, and what its train.log keeps."""
+"""The lines of a worker's log that its screen shows, and those that its train.log keeps."""
 
 import io
 import json
@@ -29,7 +29,7 @@ PROGRESS = Progress(
 
 @pytest.fixture
 def said(monkeypatch, tmp_path):
-    """Let a worker say three lines; return what is on its screen and in its train.log."""
+    """Return a function that logs three lines, and returns those on screen and in train.log."""
 
     def say(view, *, has_folder=True):
         out = io.StringIO()

@@ -1,4 +1,4 @@
-"""What differs between the code of several workers."""
+"""The differences between the code of several workers."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a busy worker was short of, by the kernel's counters in both versions of cgroups."""
+"""The resource that a busy worker lacks, by the kernel's counters in cgroup v1 and v2."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ BEFORE = Used(seconds=100.0, cpu=5.0, throttled=1.0, faults=10)
 
 @pytest.fixture
 def cgroup(tmp_path):
-    """Return a folder with the files of a container that has a quarter of a processor."""
+    """Return a function that makes the cgroup of a container with a quarter of a processor."""
 
     def make(version):
         files = {

@@ -68,7 +68,7 @@ def test_auto_grows_with_the_longest_call(deadline, monkeypatch):
 
 @pytest.fixture
 def timed(deadline, monkeypatch):
-    """Make calls of a kind that take so many seconds; return what each might have taken."""
+    """Return a function that makes a call of so many seconds, and returns the call's limit."""
     limit, clock = StallLimit(deadline, "auto"), [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
@@ -84,7 +84,7 @@ def timed(deadline, monkeypatch):
 
 
 def test_the_first_call_of_a_pass_is_measured_by_those_of_its_kind(timed):
-    """A pipeline takes 70 s to its first batch, in each pass."""
+    """In each pass, a pipeline takes 70 s for its first batch."""
     assert timed(70.0, is_first=True) == math.inf
     assert timed(0.1) == pytest.approx(LEAST_SECONDS)
     assert timed(80.0, is_first=True) == pytest.approx(LEAST_SECONDS + 700.0)
@@ -96,7 +96,7 @@ def test_so_is_one_that_traces_again(timed):
     timed(300.0, is_first=True)
     timed(0.1)
     assert timed(200.0, traces=True) == pytest.approx(LEAST_SECONDS + 3000.0)
-    assert timed(0.1) == pytest.approx(LEAST_SECONDS + 1.0)  # which is not longer for that
+    assert timed(0.1) == pytest.approx(LEAST_SECONDS + 1.0)  # this limit has not grown
 
 
 def test_a_limit_of_ones_own_holds_for_the_first_call_of_each_pass(deadline):

@@ -1,4 +1,4 @@
-"""What a Python process of a command begins with: TensorFlow's imports are quiet, and know more."""
+"""Importing TensorFlow in a command sets its threads, and pauses the garbage collector."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ NOTE = "import gc, sys\nsys.modules['seen'].append(gc.isenabled())\n"
 
 @pytest.fixture
 def seen(tmp_path, monkeypatch):
-    """Return what packages see of the collection, then what is left of that after their imports."""
+    """Return a function that runs imports, and returns the collector's state in and after them."""
     (tmp_path / "other.py").write_text(NOTE)
     (tmp_path / "tensorflow.py").write_text(NOTE)
     (tmp_path / "keras.py").write_text(f"{NOTE}import tensorflow, other\n{NOTE}")

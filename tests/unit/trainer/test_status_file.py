@@ -1,4 +1,4 @@
-"""What the trainer says of itself, as the entrypoint's `status` reads it."""
+"""The trainer's status file, as the entrypoint's `status` reads it."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def deadline(board):
 
 @pytest.mark.parametrize("seconds", [20, "auto"])
 def test_a_call_that_is_overdue_is_not_healthy(file, read, deadline, monkeypatch, seconds):
-    """Nothing ends it where the process that watches is frozen, too."""
+    """Nothing ends the call if the process that watches it is frozen, too."""
     file.tell("training", step=70, within_seconds=600)
     limit, now = StallLimit(deadline, seconds), time.monotonic
     for _ in range(2):

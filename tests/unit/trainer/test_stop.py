@@ -1,4 +1,4 @@
-"""Real signals to a real process: what is tested is the process's exit code."""
+"""Real signals to a real process, and its exit code."""
 
 import signal
 import subprocess

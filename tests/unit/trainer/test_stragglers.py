@@ -1,4 +1,4 @@
-"""Who holds the others up, by what each worker was at second by second."""
+"""Stragglers are found by the activity of each worker, second by second."""
 
 import random
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from cluster_trainer.process.stragglers import Interval, Stragglers, in_words
 
-# Seconds, and for which part of them the chief and the other worker were at work.
+# Seconds, and the shares of them in which the chief and the other worker were at work.
 EQUAL = Path(__file__).parent / "recorded/two_equal_workers.txt"
 QUARTER = """
 0.89 0.11 1.00
@@ -23,7 +23,7 @@ QUARTER = """
 0.91 0.34 0.83
 1.26 0.42 0.88
 """
-"""The other had a quarter of a processor; both on a machine with a load of 10 on 2 processors."""
+"""The other worker had a quarter of a processor. The machine had a load of 10 on 2 processors."""
 
 
 def recorded(text):
@@ -32,7 +32,7 @@ def recorded(text):
 
 
 def named_after(rows, seconds=1.0):
-    """Return when workers were first named, and who: rows have a part for each worker."""
+    """Return when workers were first named, and which ones. Rows have a share for each worker."""
     stragglers = Stragglers(len(rows[0]))
     for number, row in enumerate(rows, start=1):
         stragglers.note(Interval(seconds, tuple(row)))
@@ -77,7 +77,7 @@ def test_recorded_equal_workers_are_not_named_on_a_machine_that_others_use():
 
 @pytest.mark.parametrize("changes_sides", [pytest.param(False, marks=pytest.mark.long), True])
 def test_an_hour_of_what_was_recorded_of_equal_workers_has_no_false_alarm(changes_sides):
-    """Half minutes of the seven, drawn by chance, with what one second has to do with the next."""
+    """Half minutes are drawn at random from the seven. Their seconds keep their order."""
     rows, chance = recorded(EQUAL.read_text()), random.Random(0)
     stragglers, seconds, named = Stragglers(2), 0.0, []
     while seconds < 3600:
@@ -121,7 +121,7 @@ def test_who_is_at_work_all_the_time_as_all_are_is_not_slow():
 
 @pytest.mark.parametrize("workers", [2, *(pytest.param(n, marks=pytest.mark.long) for n in (4, 8))])
 def test_an_hour_of_equal_workers_has_no_false_alarm(workers):
-    """Each look, ten a second, finds each worker at work or not, as it happens."""
+    """Each of ten looks a second finds each worker at work or not, at random."""
     chance = random.Random(workers)
     looks = range(10)
     rows = [

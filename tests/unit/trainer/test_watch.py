@@ -1,4 +1,4 @@
-"""Real processes and real signals: a watcher and its child, which may hear nothing."""
+"""Real processes and real signals: a watcher, and its child, which may ignore signals."""
 
 import json
 import signal
@@ -97,7 +97,7 @@ def test_a_cluster_that_is_complete_has_no_limit():
 
 
 def test_one_that_has_asked_the_entrypoint_for_the_others_has_none_either():
-    """The entrypoint has limits, and knows who is expected; a stop is heard as before."""
+    """The entrypoint has limits of its own. A stop is heard as before."""
     asks = "os.write(writing, b'r'); time.sleep(0.6); os._exit(7)"
     assert watched(asks, limit=0.3) == (7, None)
     up = "os.write(writing, b'r1'); time.sleep(0.6); os._exit(7)"

@@ -1,4 +1,4 @@
-"""A worker's own folder that it cannot write is refused in words, before anything else is done."""
+"""A worker's folder that cannot be written is refused in words, before anything else is done."""
 
 import pytest
 

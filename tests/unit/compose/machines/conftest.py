@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Shared fixtures."""
 
 from datetime import datetime
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture
 def now():
-    return datetime(2026, 11, 28)  # noqa: DTZ001 -- runs are named by the clock on the wall
+    return datetime(2026, 11, 28)  # noqa: DTZ001 -- runs are named by local time

@@ -1,4 +1,4 @@
-"""HOSTS: what a line or a file of machines means."""
+"""HOSTS: the syntax of a line and of a file of machines."""
 
 import pytest
 from hypothesis import given

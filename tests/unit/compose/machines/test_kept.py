@@ -1,4 +1,4 @@
-"""Which machines a project's cluster is on, and what that decides."""
+"""The record of the machines that a project's cluster is on."""
 
 import argparse
 import json

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """Make a PATH whose nvidia-smi prints a text, if it is asked for that, and else fails."""
+    """Make a PATH whose nvidia-smi prints a text for the given arguments, and fails for others."""
 
     def make(text: str, asked: str = "-L") -> dict[str, str]:
         program = tmp_path / "nvidia-smi"

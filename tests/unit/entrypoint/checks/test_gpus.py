@@ -1,4 +1,4 @@
-"""GPUs are counted by what the NVIDIA runtime shows, without TensorFlow."""
+"""GPUs are counted as the NVIDIA runtime lists them, without TensorFlow."""
 
 from __future__ import annotations
 

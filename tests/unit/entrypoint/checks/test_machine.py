@@ -1,4 +1,4 @@
-"""What a command trains on, as far as that can be told before it starts."""
+"""The devices that a command trains on, as far as they are known before it starts."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TRAINER = ["python", "-m", "trainer"]
 
 @pytest.fixture(params=[("12.9", 2), ("12.9", 0), ("", 2)])
 def kind(request, monkeypatch):
-    """CUDA in the image, and GPUs in the machine: both are needed."""
+    """The kind of devices: GPUs need CUDA in the image and GPUs in the machine."""
     cuda, gpus = request.param
     monkeypatch.setattr(machine, "cuda_version", lambda: cuda)
     monkeypatch.setattr(machine, "count_devices", lambda _: gpus)

@@ -1,4 +1,4 @@
-"""METRICS_PORT has to be free, and no worker's."""
+"""METRICS_PORT must be free, and must not be a worker's port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from entrypoint.errors import ConfigurationError
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port that another server listens on."""
     with socket.create_server(("", 0)) as server:
         yield server.getsockname()[1]
 

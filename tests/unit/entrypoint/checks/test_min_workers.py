@@ -17,7 +17,7 @@ DEFAULTS = {"regroup_seconds": 5.0, "at_gate_seconds": 300}
 def check_min_workers(
     least: int | None, workers: int, *, regroup_seconds: float, at_gate_seconds: int, **more: str
 ) -> None:
-    """Check options that are nothing but these."""
+    """Check MIN_WORKERS with these options and no others."""
     given = SimpleNamespace(
         min_workers=least,
         regroup_seconds=regroup_seconds,

@@ -1,4 +1,4 @@
-"""A wrong NCCL_SOCKET_IFNAME is refused, and the way to the peers is named."""
+"""A wrong NCCL_SOCKET_IFNAME is refused, and the interface to the peers is named."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_says_that_a_setting_leads_elsewhere(setting: str) -> None:
     ("way", "names"),
     [
         ("lo", HOST),  # a peer on this machine
-        ("", HOST),  # no way that is known: the gate has said so
-        ("eth0", ["lo", "eth0"]),  # a container of its own: there is no choice
+        ("", HOST),  # no known route: the gate has reported it
+        ("eth0", ["lo", "eth0"]),  # a container's own network: there is no choice
         ("eth1", []),
     ],
 )
@@ -63,7 +63,7 @@ def test_refuses_a_setting_that_leaves_no_interface(setting: str) -> None:
         ({}, 1, HOST),
         ({"NCCL_SOCKET_IFNAME": "=eth0"}, 1, HOST),
         ({"NCCL_SOCKET_IFNAME": "=eth2"}, 0, HOST),  # without GPUs there is no NCCL
-        ({"NCCL_SOCKET_IFNAME": "=eth2"}, 1, []),  # the kernel does not say
+        ({"NCCL_SOCKET_IFNAME": "=eth2"}, 1, []),  # the kernel lists no interface
     ],
 )
 def test_accepts_what_leaves_one(environ: dict, gpus: int, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The driver is compared with the image's CUDA, before TensorFlow passes over it in silence."""
+"""The driver is compared with the image's CUDA. TensorFlow ignores a mismatch in silence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from entrypoint.checks.nvidia_driver import check_driver, kernels_warning
 from entrypoint.errors import ConfigurationError
 
-# The first lines of /proc/driver/nvidia/version, of the driver's two kernel modules.
+# The first line of /proc/driver/nvidia/version, for each of the driver's two kernel modules.
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Thu Oct 26 16:43:36 UTC 2023\n"
 OPEN = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (dvs-builder)  "
@@ -76,7 +76,7 @@ NEWEST_GPU = "NVIDIA GeForce RTX 5090, 12.0\n"
 
 @pytest.fixture
 def warned(tmp_path: Path, nvidia_smi: Callable) -> Callable[..., str]:
-    """Return a function that returns what is said on a machine with such a driver and GPUs."""
+    """Return a function that returns the warning on a machine with a driver and GPUs."""
 
     def said(driver: str, gpus: str, cuda: str = "12.9.79") -> str:
         file = tmp_path / "version"

@@ -1,4 +1,4 @@
-"""Several GPUs of one container share /dev/shm; Docker's is 64 MiB unless told otherwise."""
+"""Several GPUs of one container share /dev/shm. Docker's default size is 64 MiB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def size(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Let the file system have so many MiB."""
+    """Return a function that sets the size of the file system, in MiB."""
 
     def set_size(mib: int) -> None:
         found = SimpleNamespace(f_blocks=mib * MIB // 4096, f_frsize=4096)

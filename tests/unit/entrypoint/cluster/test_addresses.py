@@ -1,4 +1,4 @@
-"""Addresses: what is one, what is none, and their one spelling."""
+"""Addresses: those accepted, those refused, and their canonical spelling."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_any_text_is_an_address_or_refused_and_an_address_survives(text: str) ->
     try:
         address = parse_address(text, 2222)
     except AddressError as error:
-        assert str(error).endswith(".")  # noqa: PT017 -- either end is right
+        assert str(error).endswith(".")  # noqa: PT017 -- both outcomes are right
     else:
         assert parse_address(str(address), 1) == address
 

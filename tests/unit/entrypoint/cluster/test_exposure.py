@@ -1,4 +1,4 @@
-"""A list with addresses that anyone can reach is warned of, once."""
+"""Public addresses in a list cause one warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names are looked up as long as a thread can be had at all."""
+"""Look-ups of names when no more threads can be started."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from entrypoint.export.export import export
 
 @pytest.fixture
 def exported(capfd):
-    """Return what `export` prints."""
+    """Return a function that runs `export` and returns its output."""
 
     def run(*arguments: str) -> str:
         code = export(arguments)
@@ -20,7 +20,7 @@ def exported(capfd):
 
 @pytest.fixture
 def refused(capfd):
-    """Return the message of a refusal."""
+    """Return a function that runs `export` and returns the message of its refusal."""
 
     def run(*arguments: str) -> str:
         code = export(arguments)

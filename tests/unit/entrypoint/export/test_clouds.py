@@ -1,6 +1,6 @@
-"""What `export sagemaker`, `vertex` and `skypilot` print, against the fields of these services.
+"""`export sagemaker`, `vertex` and `skypilot` print only fields that these services have.
 
-The fields are written down from botocore 1.44.8 (CreateTrainingJob, 2017-07-24), the discovery
+The fields are copied from botocore 1.44.8 (CreateTrainingJob, 2017-07-24), the discovery
 document aiplatform.v1 of google-api-python-client 2.202.0, and sky/utils/schemas.py of SkyPilot
 0.14.1.
 """
@@ -160,7 +160,7 @@ def received(kind, value, folder):
 
 
 def expanded_by_vertex(text):
-    """Take `$$` for `$`, as Kubernetes does; a reference to a variable would be an error."""
+    """Replace `$$` by `$`, as Kubernetes does. Fail on a reference to a variable."""
     assert not re.search(r"(?<!\$)(\$\$)*\$\(", text), text
     return text.replace("$$", "$")
 

@@ -1,8 +1,8 @@
-"""What `export jobset`, `trainjob` and `tfjob` print, against the forms of their projects.
+"""`export jobset`, `trainjob` and `tfjob` print what the schemas of their projects accept.
 
-JobSet's (v1alpha2) and the TrainJob's (v1alpha1) forms are those of kubeflow-trainer-api. It drops
-fields that it does not know, so what comes back is compared. The TFJob's are written down here. The
-Jobs and pods in them are checked against Kubernetes' own forms (test_kubernetes.py).
+The schemas of JobSet (v1alpha2) and TrainJob (v1alpha1) are those of kubeflow-trainer-api. It drops
+unknown fields, so each document is compared with its round trip. The TFJob's fields are listed
+here. The Jobs and pods are checked against Kubernetes' schemas (test_kubernetes.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ OPTIONS = (
     ("--workers", "4", "--gpus", "1", "--env", "A=$B"),
     ("--workers", "1", "--storage", "nfs:50Gi", "--name", "on", "--", "sh", "-c", "echo $HOME"),
 )
-# kubeflow-training 1.9.4, the models of kubeflow.org/v1; the operator's code of that version takes
-# the policies.
+# From kubeflow-training 1.9.4, the models of kubeflow.org/v1. The operator's code of that version
+# accepts the policies.
 TFJOB_SPEC = {"enableDynamicWorker", "runPolicy", "successPolicy", "tfReplicaSpecs"}
 RUN_POLICY = {
     *("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "schedulingPolicy"),
@@ -40,7 +40,7 @@ def documents(exported):
 
 @pytest.fixture
 def forms():
-    from kubeflow_trainer_api import models  # noqa: PLC0415 -- 0.3 s that no other test needs
+    from kubeflow_trainer_api import models  # noqa: PLC0415 -- it takes 0.3 s
 
     return {
         "JobSet": models.JobsetV1alpha2JobSet,
@@ -79,7 +79,7 @@ def test_a_tfjob_has_only_fields_that_are_written_down(documents, options):
 
 
 def job_of(kind, found):
-    """Return the Job that the controller makes; a TFJob's pods in a Job of their own."""
+    """Return the Job that the controller makes. A TFJob's pods are wrapped in a Job."""
     if kind == "tfjob":
         (worker,) = found["TFJob"]["spec"]["tfReplicaSpecs"].values()
         spec = {"template": worker["template"]}
@@ -101,7 +101,7 @@ def test_kubernetes_accepts_the_jobs_and_pods(documents, kind, options, version)
 
 @pytest.mark.parametrize("kind", CONTROLLERS)
 def test_the_pods_are_those_of_a_plain_job(documents, kind):
-    """But for what the controller decides."""
+    """Except for the fields that the controller decides."""
     pod = job_of(kind, documents(kind))["spec"]["template"]["spec"]
     plain = documents("kubernetes")["Job"]["spec"]["template"]["spec"]
     decided = ("containers", "subdomain", "restartPolicy")

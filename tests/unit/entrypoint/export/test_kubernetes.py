@@ -1,4 +1,4 @@
-"""What `export kubernetes` prints, against Kubernetes' own forms."""
+"""`export kubernetes` prints what Kubernetes' schemas accept."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from entrypoint.__main__ import main
 from entrypoint.export.export import KINDS
 
 STORAGE = {"sagemaker": "s3://bucket", "vertex": "gs://bucket", "skypilot": "bucket"}
-"""The kinds that need one."""
+"""The kinds that need a place for the results, and a place that each accepts."""
 
 
 def test_all_problems_are_shown_at_once(refused):

@@ -1,4 +1,4 @@
-"""Any variable and any command arrive at the worker as they were given."""
+"""Every variable and every command reaches the worker unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def file_with(kind, value):
 
 
 def expanded(text):
-    """Expand as Kubernetes and Compose do; anything to fill in would be lost here."""
+    """Replace `$$` by `$`, as Kubernetes and Compose do. Fail on any other `$`."""
     assert re.fullmatch(r"(?:[^$]|\$\$)*", text), text
     return text.replace("$$", "$")
 

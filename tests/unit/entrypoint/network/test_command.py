@@ -1,4 +1,4 @@
-"""`network`: entrypoints on this machine's loopback that measure it together."""
+"""`network`: several entrypoints measure this machine's loopback together."""
 
 from __future__ import annotations
 

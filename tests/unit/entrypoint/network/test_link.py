@@ -1,4 +1,4 @@
-"""Which links are slow, and what is said of all of them."""
+"""Slow and long links, and the line that sums up all links."""
 
 from __future__ import annotations
 

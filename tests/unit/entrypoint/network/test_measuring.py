@@ -1,4 +1,4 @@
-"""All workers of a ring measure its links: over real sockets, in one event loop."""
+"""All workers of a ring measure its links, over real sockets in one event loop."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from harness.rings import over_tcp
 QUICK = Effort(5, 0.05, 2**20, 0.1, patience_seconds=0.5)
 MBIT_80 = 80_000_000
 Pair = tuple[socket.socket, socket.socket]
-"""The end of the sender, and that of the receiver."""
+"""The sender's end and the receiver's end."""
 
 
 def measured_by(
     pairs: Sequence[Pair], ranks: Sequence[int] | None = None, effort: Effort = QUICK
 ) -> list[list[Measured] | BaseException]:
-    """Return the result of each of these ranks; the pair of a rank leads to its right."""
+    """Return the result of each rank. The pair of a rank connects it to its right neighbour."""
     size = len(pairs)
 
     async def run() -> list[list[Measured] | BaseException]:
@@ -46,7 +46,7 @@ def blamed(results: Sequence[list[Measured] | BaseException]) -> set[tuple[int, 
 
 @contextmanager
 def limited(bits_per_second: float) -> Iterator[Pair]:
-    """A connection through a network of a limited rate."""
+    """Yield a connection through a rate-limited network."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         dialled, dialler = over_tcp()
         join = (link.Switch(bits_per_second), dialler, "127.0.0.1", server.getsockname()[1])
@@ -71,7 +71,7 @@ def test_a_slow_link_is_measured_and_does_not_slow_the_others_down():
     with limited(MBIT_80) as slow:
         results = measured_by([over_tcp(), slow, over_tcp()], effort=AT_A_START)
     rates = [one.bits_per_second for one in results[0]]
-    assert 0.4 * MBIT_80 < rates[1] < 1.3 * MBIT_80  # beside other tests a thread may have to wait
+    assert 0.4 * MBIT_80 < rates[1] < 1.3 * MBIT_80  # other tests may delay a thread
     assert min(rates[0], rates[2]) > 3 * rates[1]
 
 

@@ -1,4 +1,4 @@
-"""What the command `network` prints: the links, and what a training would gain."""
+"""The output of the command `network`: the links, and the estimated speed-up of training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installing for real, with a pip at hand, from a wheel that the test writes."""
+"""Real installations by pip, from a wheel that the test writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG = Log("worker-0")
 
 @pytest.fixture
 def requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Requirements:
-    """Return a file that asks for a wheel; pip is where the image has it."""
+    """Return requirements that name a wheel, with pip where the image has it."""
     (tmp_path / "opt").mkdir()
     (tmp_path / "opt/pip").symlink_to(Path(pip.__file__).parent)
     (tmp_path / "opt/constraints.txt").touch()
@@ -37,7 +37,7 @@ def requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Requirement
 
 @pytest.fixture
 def run(requirements: Requirements, tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Return a function that installs it, with variables of pip's."""
+    """Return a function that installs the requirements, with pip's variables."""
 
     def start(**variables: str) -> tuple[int, str]:
         wheels = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
@@ -110,7 +110,7 @@ def test_without_locks_workers_leave_each_others_work_alone(
 def test_another_machines_installation_stays_as_long_as_it_changes(
     run: Callable, requirements: Requirements, *, seconds_ago: float, stays: bool
 ) -> None:
-    # A lock that holds on one machine alone, as on NFS with local locks, is free here.
+    # On NFS with local locks, a lock that another machine holds looks free here.
     at_work = requirements.folder.parent / ".unfinished-of-another"
     at_work.mkdir(parents=True)
     (at_work / "pip.log").touch()

@@ -1,4 +1,4 @@
-"""What a failure of pip's means; pip itself says it in tests/image/test_pip_failures.py."""
+"""The verdict on a failure of pip. tests/image/test_pip_failures.py runs pip itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/
 
 
 def failure(output: str, *unreached: str, code: int = 1) -> PipFailure:
-    """Return what pip leaves, with the reasons why an index could not be read."""
+    """Return a failure of pip, with the reasons why an index could not be read."""
     notes = [
         f"2026-11-22T12:17:35,622 Could not fetch URL {URL}: {it} - skipping" for it in unreached
     ]

@@ -1,4 +1,4 @@
-"""Requirements: which there are, and where their packages belong."""
+"""Requirements: the files that count, and the folder of their packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from entrypoint.settings.environ import read_environ
 
 @pytest.fixture
 def find(tmp_path: Path) -> Callable[..., Requirements | None]:
-    """Return a function from a requirements.txt and variables to what is found of it."""
+    """Return a function that finds requirements, given a requirements.txt and variables."""
     (tmp_path / "opt/pip").mkdir(parents=True)
     (tmp_path / "opt/pip/constraints.txt").write_text("numpy==2.4.6\n")
 

@@ -25,11 +25,11 @@ from harness.timing import QUICK
 
 ROOT = Path(__file__).resolve().parents[4]
 LONG_SECONDS = 20.0
-"""More than anything here takes on a machine that others use too."""
+"""Longer than any wait in these tests takes on a busy machine."""
 
 
 class Said:
-    """What a worker has said so far."""
+    """The lines that a worker has printed so far."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -41,7 +41,7 @@ class Said:
             self._more.notify_all()
 
     def wait_for(self, *texts: str) -> str:
-        """Return the first line that has all of the texts."""
+        """Wait for a line that contains all of the texts, and return the first one."""
 
         def found() -> str | None:
             return next((line for line in self.lines if all(t in line for t in texts)), None)
@@ -53,9 +53,9 @@ class Said:
 
 
 class Worker(Said):
-    """One gate in a thread. After its release all ports are closed, and its own is free for gRPC.
+    """One gate in a thread. After its release, it checks that its own port is free for gRPC.
 
-    `expects_all_closed=False` leaves out looking at the others' ports.
+    It also checks that all ports are closed, unless `expects_all_closed=False`.
     """
 
     def __init__(self, task: Task, spec: ClusterSpec, facts: Facts, **options: object) -> None:
@@ -81,14 +81,14 @@ class Worker(Said):
         self.seconds = time.monotonic() - begin
 
     def end(self) -> Exception | None:
-        """Wait for the end; return the error, None after a release."""
+        """Wait for the end. Return the error, or None after a release."""
         self._thread.join(LONG_SECONDS * 2)
         assert not self._thread.is_alive(), self.lines
         return self.error
 
 
 def refuse_a_gate(address: Address) -> None:
-    """Fail if a gate still greets those who connect; once one worker goes, all ports are closed."""
+    """Fail if a gate still greets a connection. All gates close before any worker goes on."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection((address.host, address.port), 1) as c,
@@ -97,7 +97,7 @@ def refuse_a_gate(address: Address) -> None:
 
 
 def take_like_grpc(port: int) -> None:
-    """Listen on the port as gRPC does (tcp_server_utils_posix_common.cc), at once."""
+    """Listen on the port at once, as gRPC does (tcp_server_utils_posix_common.cc)."""
     with socket.socket() as straggler:
         assert straggler.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
     with socket.socket() as server:
@@ -109,7 +109,7 @@ def take_like_grpc(port: int) -> None:
 
 @dataclass
 class Forward:
-    """A port forwarding, as Docker's -p is; keeps what was sent towards the target last."""
+    """A forwarded port, as with Docker's -p. It records what the last connection sent."""
 
     target: int
     port: int = 0
@@ -179,7 +179,7 @@ class Cluster:
         return self.spec.members[rank]
 
     def start(self, rank: int, *, facts: Facts | None = None, **options: object) -> Worker:
-        """Start one worker; `spec=` is its own view where the machine differs from the list."""
+        """Start one worker. `spec=` gives it a list that differs from the cluster's."""
         spec = options.pop("spec", self.spec)
         task = options.pop("task", self.member(rank).task)
         worker = Worker(task, spec, facts or self.facts, **options)
@@ -187,11 +187,11 @@ class Cluster:
         return worker
 
     def start_all(self, *ranks: int, **options: object) -> list[Worker]:
-        """Start these, or all."""
+        """Start the workers of these ranks, or all workers."""
         return [self.start(rank, **options) for rank in ranks or range(len(self.spec.members))]
 
     def terms(self, rank: int, facts: Facts, timing: Timing) -> Terms:
-        """Return what a gate in this thread is asked with."""
+        """Return the terms for a gate in this thread."""
         return Terms(
             spec=self.spec,
             task=self.member(rank).task,
@@ -203,13 +203,13 @@ class Cluster:
         )
 
     def moved(self, **places: str) -> ClusterSpec:
-        """Return the list with other addresses; see `moved`."""
+        """Return the spec with other addresses; see `harness.gates.moved`."""
         return moved(self.spec, **places)
 
 
 @pytest.fixture
 def cluster() -> Iterator[Callable[..., Cluster]]:
-    """Return a function that makes up a cluster; its workers have ended when the test has."""
+    """Return a function that makes a cluster. When the test ends, wait for its workers."""
     made: list[Cluster] = []
 
     def make(count: int, *, with_chief: bool = False) -> Cluster:

@@ -1,4 +1,4 @@
-"""Whatever a peer sends, what a worker then says of it is short and fits into a pipe."""
+"""Whatever a peer sends, the lines that a worker prints about it fit into a pipe."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from entrypoint.rendezvous.transport.messages import CARD, LONGEST_TEXT, encode
 from entrypoint.rendezvous.transport.signing import Signer, greeting, read_greeting
 
 PIPE = 65_536
-"""Bytes that a pipe holds (pipe(7)); whoever writes more waits for a reader."""
+"""The capacity of a pipe in bytes (pipe(7)). A writer of more waits for a reader."""
 
 DELETE = "\x7f"
-"""One byte in JSON, four characters once it is escaped."""
+"""One byte in JSON, four characters when it is escaped."""
 
 NONCE = "0" * 32
 
 
 class Impostor:
-    """Listens at a worker's address, and sends everyone who dials it a card and some payloads."""
+    """Listens at a worker's address, and sends a card and payloads on every connection."""
 
     def __init__(self, address: Address, payloads: list[bytes]) -> None:
         self._payloads = payloads
@@ -71,7 +71,7 @@ def impostor() -> Iterator[Callable[..., Impostor]]:
 
 
 def raw(template: str, text: str) -> bytes:
-    """Return JSON in which a text stands as it is, not escaped as `encode` would do it."""
+    """Return JSON that contains a text unescaped. `encode` would escape it."""
     return template.replace("TEXT", text).encode()
 
 

@@ -1,4 +1,4 @@
-"""Whether what is wrong concerns workers of one kind only."""
+"""Whether contradictions concern workers of one kind only."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SAID = [Problem("host list of worker-2", "3 entries", "2 entries")]
         ([], [], False),
         ([NEW], [], True),
         ([NEW, OLD], [], False),
-        ([], [NEW], True),  # a new one's word
+        ([], [NEW], True),  # told by a newcomer
         ([], [OLD], False),
-        ([], [None], False),  # of one that has gone since
+        ([], [None], False),  # told by a worker that has left
         ([NEW], [NEW], True),
         ([NEW], [OLD], False),
     ],

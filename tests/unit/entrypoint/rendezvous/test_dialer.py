@@ -1,4 +1,4 @@
-"""Dialling one's own machine has a trap of its own."""
+"""A socket that dials its own machine can be connected with itself."""
 
 from __future__ import annotations
 

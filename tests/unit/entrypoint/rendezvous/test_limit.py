@@ -1,4 +1,4 @@
-"""How long a worker waits at a meeting."""
+"""The time limits of a worker at a meeting."""
 
 from __future__ import annotations
 

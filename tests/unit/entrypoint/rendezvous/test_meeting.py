@@ -1,4 +1,4 @@
-"""A meeting as one process tells it to another."""
+"""A meeting's text, which one process passes to another."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a stranger may send is a message or a PeerError, never anything else."""
+"""Any bytes of a stranger are read as a message or raise PeerError, and no other error."""
 
 from __future__ import annotations
 

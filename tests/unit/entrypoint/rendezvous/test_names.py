@@ -1,4 +1,4 @@
-"""A name server that does not answer costs no more than the bound."""
+"""A name server that does not answer delays no worker beyond the time limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 @pytest.fixture
 def name_server(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
-    """Return a function that puts another in the place of getaddrinfo."""
+    """Return a function that replaces `socket.getaddrinfo`."""
 
     def replace(look_up: Callable) -> None:
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
@@ -32,7 +32,7 @@ def name_server(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
 
 
 def look_up(*hosts: str, seconds: float = 0.3, again: float | None = None) -> list[object]:
-    """Look up all at the same time; return endpoints or reasons."""
+    """Look up all hosts at the same time. Return endpoints or reasons."""
 
     async def ask() -> list[object]:
         asked = Names(seconds, again)
@@ -70,7 +70,7 @@ def test_a_name_that_does_not_resolve_has_a_reason(name_server, error, reason):
 
 
 def test_a_name_that_is_not_there_yet_is_not_called_misspelt_first():
-    """Name servers of clusters list a new pod or container after seconds."""
+    """A cluster's name server lists a new pod or container only after seconds."""
     assert NO_NAME.index("does not know it yet") < NO_NAME.index("misspelt")
 
 

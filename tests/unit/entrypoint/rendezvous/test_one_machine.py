@@ -13,12 +13,12 @@ from entrypoint.rendezvous.transport import sockets
 
 @pytest.fixture
 def one_machine(monkeypatch):
-    """Let the loopback addresses stand for one machine's, on all of which a worker listens."""
+    """Let workers listen on all loopback addresses, as on all addresses of one machine."""
     monkeypatch.setattr(sockets, "listening_host", lambda *_: "")
 
 
 def contradicted(workers):
-    """Return the problems that all of these ended with."""
+    """Check that all workers ended with the same problems, and return the problems."""
     errors = [worker.end() for worker in workers]
     assert [type(error) for error in errors] == [ContradictionError] * len(errors), errors
     assert len({error.problems for error in errors}) == 1, errors
@@ -42,7 +42,7 @@ def test_a_worker_that_finds_itself_at_anothers_address(cluster, mine, found):
 @pytest.mark.usefixtures("one_machine")
 def test_two_workers_that_both_believe_to_be_the_chief(cluster):
     two = cluster(2)
-    port = two.member(1).address.port  # the second machine, where both names lead to itself
+    port = two.member(1).address.port  # the second machine, to which both names resolve
     there = two.moved(worker_0=f"127.0.0.1:{port}")
     workers = [two.start(0), two.start(0, spec=there)]
     problems = contradicted(workers)

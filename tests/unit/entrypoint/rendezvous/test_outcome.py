@@ -1,4 +1,4 @@
-"""The line that says who is missing stays short, and is safe on a terminal."""
+"""The lines that name missing workers stay short."""
 
 from __future__ import annotations
 

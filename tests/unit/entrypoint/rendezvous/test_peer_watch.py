@@ -1,4 +1,4 @@
-"""What the peer watch sees at the peers' ports, with real sockets on this machine's loopback."""
+"""The peer watch looks at the peers' ports, over real sockets on this machine's loopback."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from entrypoint.rendezvous.transport.reasons import BlindError
 from entrypoint.rendezvous.watch import peer_watch, tensorflow_server
 
 TENSORFLOW = bytes.fromhex("000012040000000000")
-"""A gRPC server speaks first: the head of its SETTINGS frame."""
+"""The head of a SETTINGS frame. A gRPC server sends it first."""
 
 
 @pytest.fixture
 def listen() -> Iterator[Callable[..., Member]]:
-    """Open a port that says something to all who come; return it as worker-1's."""
+    """Return a function that opens worker-1's port. The port sends some bytes to each client."""
     open_ports: list[socket.socket] = []
 
     def serve(says: bytes | None, host: str = "127.0.0.1") -> Member:
@@ -70,7 +70,7 @@ def test_a_peer_with_an_open_port_has_come_as_far(listen: Callable, says: bytes)
 def test_all_addresses_of_a_name_are_tried(
     listen: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As localhost is on a machine with IPv6: ::1 first, where nothing listens here.
+    # Like localhost on a machine with IPv6: ::1 comes first, and nothing listens there.
     def both(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
         assert host == "a-name"
         first = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0))
@@ -130,13 +130,13 @@ def test_a_watch_that_gets_no_thread_comes_to_no_verdict(monkeypatch: pytest.Mon
 
 
 REFUSAL = bytes.fromhex("00000101050000000188")
-"""How gRPC answers a call that it does not know: with headers that end it."""
+"""gRPC answers an unknown call with headers that end it."""
 STATUS = bytes.fromhex("000005000100000001") + bytes(5)
 WAITING = bytes.fromhex("000017000100000001 0000000012 0a10 0a0a0a06776f726b65721001 1001 180a")
 
 
 def watched(own: Member, peer: Member, limit_seconds: float = 0.3, *, trains: bool = False) -> str:
-    """Return what the watch says of a chief whose peer does not open its port."""
+    """Return the verdict of the watch at a chief with one peer."""
     chief = replace(own, task=Task("worker", 0))
     spec = ClusterSpec((chief, peer))
     return peer_watch.watch_peers(
@@ -146,7 +146,7 @@ def watched(own: Member, peer: Member, limit_seconds: float = 0.3, *, trains: bo
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[bytes], Address]]:
-    """Answer every connection with some bytes, from a thread; return the address."""
+    """Return a function that serves some bytes to each client, and returns the address."""
     ports: list[socket.socket] = []
 
     def start(says: bytes) -> Address:
@@ -183,7 +183,7 @@ def test_tensorflow_at_the_own_port_is_watched(serve: Callable) -> None:
 def test_what_is_not_tensorflow_at_the_own_port_waits_for_nobody(
     serve: Callable, monkeypatch: pytest.MonkeyPatch, says: bytes
 ) -> None:
-    # As JAX's coordinator, torch's store, and whatever else.
+    # Such as JAX's coordinator or torch's store.
     monkeypatch.setattr(peer_watch, "SILENT_SECONDS", 0.3)
     monkeypatch.setattr(tensorflow_server, "ANSWER_SECONDS", 0.1)
     assert watched(Member(Task("worker", 0), serve(says)), ABSENT) == ""

@@ -1,4 +1,4 @@
-"""The own port is taken for the gate, and the own address is looked at."""
+"""The gate takes the worker's own port, and checks the worker's own address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from entrypoint.rendezvous.port import address_warning
 from entrypoint.rendezvous.transport.timing import Timing
 
 
-# The last is another address than the worker's; TensorFlow's server would listen there, too.
+# The last host is not the worker's address. TensorFlow's server would listen there, too.
 @pytest.mark.parametrize("host", ["", "127.0.0.1", "127.0.0.9"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_port_that_is_taken_is_an_error_that_names_it_and_may_be_free_later(cluster, count, host):
@@ -52,7 +52,7 @@ def test_a_port_is_not_waited_for_longer_than_the_peers(cluster):
 
 
 def listens_at(worker, address: str, port: int) -> bool:
-    """Whether the worker's gate, which waits for the others, listens at this address, too."""
+    """Tell whether the worker's gate listens at this address while it waits for the others."""
     worker.wait_for("waiting for")
     with socket.socket() as dialled:
         return dialled.connect_ex((address, port)) == 0

@@ -1,4 +1,4 @@
-"""Each way to be missing is told apart, and said in words."""
+"""Each reason why a worker is missing has words of its own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 
 from entrypoint.rendezvous.transport import reasons
 
-# What TensorFlow 2.21's server sends to one who connects and says nothing.
+# The bytes that TensorFlow 2.21's server sends to a client that says nothing.
 GRPC = bytes.fromhex("000018040000000000000400400000000500400000000600004000fe0300000001")
 
 
 @contextmanager
 def answering(port: int, reply: bytes | None, *, close: bool = False) -> Iterator[None]:
-    """Listen on a port and say the same to everyone (None: accept nobody)."""
+    """Listen on a port and send each client the same reply (None: accept no client)."""
     open_ones: list[socket.socket] = []
 
     def serve(listener: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""What answers a command that asks, over real sockets: the ask, the answer, and what stays open."""
+"""`serve` answers a command that asks for its neighbours, over real sockets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,6 +24,7 @@ from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.outcome import Meeting
 from entrypoint.rendezvous.transport.messages import CHECK_IN, JOIN, encode
 from entrypoint.rendezvous.transport.signing import REFUSAL, Signer, greeting
+from harness.held import held
 from harness.neighbours import check_circle
 from harness.timing import QUICK
 from harness.waiting import wait_until
@@ -35,7 +35,7 @@ TOKEN = "a secret that they share"
 
 
 class Worker:
-    """A command's end of the socket, and what answers at the other end, in a thread."""
+    """A command's end of the socket, and a thread that serves the other end."""
 
     def __init__(self, cluster, rank: int, **options: object) -> None:
         self.lines: list[str] = []
@@ -57,16 +57,15 @@ class Worker:
         self._pool = ThreadPoolExecutor(1)
 
     def ask(self) -> Future[Neighbours]:
-        """Ask for the neighbours."""
         return self._pool.submit(join, {"CLUSTER_GROUP_FD": str(self.commands.fileno())})
 
     def wait_for(self, text: str) -> None:
-        """Wait until a line was said that has the text."""
+        """Wait for a line that contains the text."""
         said = lambda: any(text in line for line in list(self.lines))  # noqa: E731
         wait_until(said, LONG_SECONDS, text, lambda: str(self.lines))
 
     def end(self) -> None:
-        """End, as a command does; what answers has to end, too."""
+        """End as a command does, and check that the serving thread ends, too."""
         with contextlib.suppress(OSError):
             self.commands.shutdown(socket.SHUT_RDWR)
         self.serving.join(LONG_SECONDS)
@@ -77,7 +76,7 @@ class Worker:
 
 @pytest.fixture
 def worker() -> Iterator[Callable[..., Worker]]:
-    """Return a function that starts what answers one worker's command, until the test ends."""
+    """Return a function that serves one worker's command until the test ends."""
     made: list[Worker] = []
 
     def start(cluster, rank: int, **options: object) -> Worker:
@@ -131,11 +130,11 @@ def test_the_network_is_measured_while_the_command_starts(cluster, worker):
     names = [f"worker-{rank} -> worker-{(rank + 1) % 3}" for rank in range(3)]
     assert [[link.name for link in links] for links in noted] == [names] * 3
     assert all(link.bits_per_second > 0 for link in noted[0])
-    check_circle(rings)  # nothing of it got into the ring
+    check_circle(rings)  # no byte of it got into the ring
     close(rings)
 
 
-def test_a_long_wait_is_known_to_be_none_for_a_dead_entrypoint(cluster, worker, monkeypatch):
+def test_a_long_wait_is_not_taken_for_a_dead_entrypoint(cluster, worker, monkeypatch):
     monkeypatch.setattr(module, "SIGN_SECONDS", 0.1)
     monkeypatch.setattr(neighbours, "SILENT_SECONDS", 1)
     two = cluster(2)
@@ -184,18 +183,13 @@ def test_a_command_that_reads_no_news_holds_nobody_up(cluster):
 
     def tell() -> None:
         for _ in range(5000):
-            module._tell_of(own, [task])  # noqa: SLF001 -- else it takes days of coming and going
+            module._tell_of(own, [task])  # noqa: SLF001 -- so many real changes take days
 
     telling = threading.Thread(target=tell, daemon=True)
     with own, command:
         telling.start()
         telling.join(20.0)
         assert not telling.is_alive()
-
-
-def held() -> tuple[int, int]:
-    """Return how many files this process has open, and how many threads it has."""
-    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.long)])
@@ -210,7 +204,7 @@ def test_nothing_stays_behind_of_rings_that_were_handed_over(cluster, worker, co
     before = held()
     for _ in range(count):
         hand_over()
-    # Who has answered a command tidies up after that.
+    # The serving threads tidy up after they have answered.
     is_tidy = lambda: all(now <= then for now, then in zip(held(), before, strict=True))  # noqa: E731
     wait_until(is_tidy, LONG_SECONDS, "nothing more is held", lambda: f"{held()}, {before}")
 
@@ -218,7 +212,7 @@ def test_nothing_stays_behind_of_rings_that_were_handed_over(cluster, worker, co
 @pytest.mark.parametrize("kind", [CHECK_IN, JOIN])
 @pytest.mark.parametrize("token", [None, "another secret"])
 def test_strangers_get_nothing_whatever_they_say_that_they_are(cluster, worker, token, kind):
-    """One that says that it is a worker, or the left neighbour, in all but the token."""
+    """The stranger claims to be a worker or the left neighbour. Only its token is wrong."""
     two = cluster(2)
     asked = worker(two, 0).ask()
     address = two.member(0).address

@@ -1,4 +1,4 @@
-"""A connection over a socket: what its end leaves behind, and what is left to whom it is given."""
+"""A connection over a socket: the bytes that are left when it ends or is handed over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEHIND = b"the trainer's own bytes\n, and more"
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a connection: who dials, and who listens."""
+    """Both ends of a connection, the dialer's first."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         one = socket.create_connection(server.getsockname())
         other, _ = server.accept()
@@ -35,7 +35,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 async def handed_over(one: socket.socket, other: socket.socket) -> bytes:
-    """Send a message and other bytes behind it; return what is left once the message was read."""
+    """Send a message and more bytes. Read the message, and return the bytes that are left."""
     dialer, listener = (Connection(SocketWire(end), None, Timing()) for end in (one, other))
     async with dialer, listener:
         await asyncio.gather(dialer.greet(is_dialer=True), listener.greet(is_dialer=False))
@@ -43,7 +43,7 @@ async def handed_over(one: socket.socket, other: socket.socket) -> bytes:
         one.send(BEHIND)
         assert await listener.receive(5) == Message(LINK, {"number": 1})
         socket_ = listener.hand_over()
-    # Both connections have been closed: the one that was handed over has not.
+    # Both connections are closed. The socket that was handed over is not.
     with socket_:
         socket_.settimeout(5)
         return b"".join(iter(lambda: socket_.recv(100), b""))
@@ -67,10 +67,10 @@ def test_buffers_are_set_only_where_the_machine_allows_their_size(
 
 
 async def asked(connection: socket.socket, other: socket.socket) -> Message:
-    """Greet one who has said why it refuses, and has gone; return the answer to a message."""
+    """Greet a peer that has sent a refusal and has gone. Return the answer to a message."""
     async with Connection(SocketWire(connection), None, Timing()) as dialer:
         await dialer.greet(is_dialer=True)
-        # As the kernel closes it where something is unread.
+        # Reset the connection, as the kernel does where bytes are unread.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         other.close()
         gone = select.poll()

@@ -1,4 +1,4 @@
-"""Whoever else connects neither stops nor delays the release, and learns nothing."""
+"""Strangers that connect neither stop nor delay the release, and learn nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from entrypoint.rendezvous.transport.timing import Timing
 PATIENT = Timing(
     first_line_seconds=0.1,
     redial_seconds=0.05,
-    greeting_seconds=9.0,  # those who say nothing don't go by themselves
+    greeting_seconds=9.0,  # silent strangers don't go by themselves
 )
 GREETING = b"cluster-trainer-gate 1 " + b"a" * 32 + b"\n"
 HTTP = b"GET / HTTP/1.1\r\nHost: worker-0\r\n\r\n"
@@ -52,10 +52,10 @@ time.sleep(10)
 
 @pytest.fixture
 def flood() -> Iterator[Callable[[str, Address], None]]:
-    """Return a function that lets somebody connect 500 times a second and say nothing.
+    """Return a function that opens 500 silent connections a second, for two seconds.
 
-    It returns after the first second, with another still to come: by then there are more than
-    there are places, and a slow machine keeps up with them.
+    It returns after the first second. By then, there are more connections than places. A slow
+    machine keeps up with this rate.
     """
     floods: list[subprocess.Popen[str]] = []
 
@@ -98,13 +98,13 @@ def slowly(connection: socket.socket) -> None:
 
 
 def speak(connection: socket.socket, words: bytes) -> None:
-    """Send these, or as many as the other side takes."""
+    """Send these words, or as many as the other side takes."""
     with contextlib.suppress(OSError):
         connection.sendall(words)
 
 
 def is_dropped(connection: socket.socket) -> bool:
-    """Whether the other side has ended the connection, after its greeting perhaps."""
+    """Tell whether the other side has ended the connection, possibly after its greeting."""
     connection.settimeout(0)
     try:
         return not connection.recv(4096) or not connection.recv(4096)
@@ -198,9 +198,9 @@ def test_a_line_without_end_is_cut(cluster, connect):
 
 
 def in_peace(cluster) -> float:
-    """Return how many seconds a worker takes on this machine now, without strangers; 2 at most.
+    """Return the seconds that a worker takes now, without strangers; at most 2.
 
-    With more, one that is held out until the strangers lose their places would pass, too.
+    With more, a worker that is held out until the strangers lose their places would pass, too.
     """
     two = cluster(2)
     workers = [two.start(rank, timing=PATIENT) for rank in range(2)]
@@ -231,7 +231,7 @@ def test_a_flood_from_a_workers_own_address_delays_it_a_little(cluster, flood):
 
 
 class Comer(NamedTuple):
-    """One who connects, as far as its place is concerned."""
+    """A client that takes a place."""
 
     ip: str
     name: str = ""

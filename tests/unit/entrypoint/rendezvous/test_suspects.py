@@ -1,4 +1,4 @@
-"""Who is left out, for how long, and what makes that forgotten."""
+"""Workers that are left out: for how long, and when that is forgotten."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def left_out(clock) -> Suspects:
-    """Five workers have been a ring, and then those at 0, 1 and 2."""
+    """Five workers were a ring, and then only workers 0, 1 and 2."""
     one = Suspects(clock)
     one.note_ring(range(5))
     ring(one, 0, 1, 2)
@@ -30,13 +30,13 @@ def left_out(clock) -> Suspects:
 
 
 def ring(one: Suspects, *places: int) -> None:
-    """Have these meet and be a ring."""
+    """Let these workers meet and form a ring."""
     one.note_meeting(places)
     one.note_ring(places)
 
 
 def meet_in_vain(one: Suspects, *places: int) -> None:
-    """Have these meet twice without a ring; those of the last one go on by themselves."""
+    """Let these workers meet twice without a ring. Only the last ring's workers may meet next."""
     for _ in range(2):
         assert not one.only_last_ring
         one.note_meeting(places)
@@ -83,9 +83,9 @@ def test_of_two_that_were_met_in_vain_each_is_tried_alone(left_out, clock):
     assert {first, second} == {3, 4}
     ring(left_out, 0, 1, 2, second)
     assert left_out.places == {first}
-    ring(left_out, 0, 1, second)  # another one was lost, and it is there again
+    ring(left_out, 0, 1, second)  # worker 2 is lost, `second` stays
     ring(left_out, 0, 1)
-    assert left_out.admitted([first, second]) == [second]  # above suspicion, and so it goes first
+    assert left_out.admitted([first, second]) == [second]  # not suspected, so it goes first
     assert left_out.places == {first}
 
 

@@ -1,4 +1,4 @@
-"""What is told from the bytes of a server: those here are TensorFlow 2.21's own, and others'."""
+"""The verdict on a server, from its bytes: those of TensorFlow 2.21, and others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SETTINGS = bytes.fromhex("000012040000000000") + bytes(18)
 HEADERS = bytes.fromhex("000001010400000001 88")
 END = bytes.fromhex("000001010500000001 88")
 REFUSAL = END
-"""A gRPC server answers so what it does not know: headers that end the call."""
+"""gRPC answers an unknown call with headers that end it."""
 STATUS = HEADERS + bytes.fromhex("000007000000000001 0000000002 0a00") + END
 CONNECTED, WAITING = "1803", "1801"
 WORKER_0, WORKER_1 = Task("worker", 0), Task("worker", 1)
 
 
 def answered(asks: Callable, *parts: bytes) -> object:
-    """Return what is made of a server that says the first part at once, the others when asked."""
+    """Return the verdict on a server that sends the first part at once, the others when asked."""
 
     async def ask() -> object:
         ours, theirs = socket.socketpair()
@@ -76,7 +76,7 @@ def joined(*parts: bytes) -> object:
 
 
 def states(*hexadecimal: str) -> bytes:
-    """Return an answer with these states, over two frames as a long one comes."""
+    """Return an answer with these states, in two frames, like a long answer."""
     message = b"".join(b"\x0a" + bytes([len(one)]) + one for one in map(bytes.fromhex, hexadecimal))
     framed = b"\0" + len(message).to_bytes(4, "big") + message
     frames = (framed[:7], framed[7:])
@@ -89,7 +89,7 @@ def states(*hexadecimal: str) -> bytes:
     ("state", "absent"), [("1002", [WORKER_1]), ("1001", [WORKER_1]), ("1003", []), ("1004", [])]
 )
 def test_says_who_has_not_joined(state: str, absent: list[Task]) -> None:
-    # As captured, with the 64-bit numbers that each worker draws for itself.
+    # As captured, with the random 64-bit number of each worker.
     first = "0a080a06776f726b6572" + "1003" + "31b31659dcc8e9a086"
     second = "0a0a0a06776f726b65721001" + state
     assert joined(SETTINGS, HEADERS + states(first, second) + END) == absent

@@ -23,7 +23,7 @@ NONCE = "0" * 32
 
 
 def ask(address: Address, line: bytes) -> tuple[bytes, bytes]:
-    """Greet a listener and send it a line; return its greeting, and what else it has said."""
+    """Greet a listener and send it a line. Return its greeting, and the rest of its answer."""
     with socket.create_connection((address.host, address.port), 5) as stranger:
         stranger.sendall(greeting(NONCE) + line)
         said = b"".join(iter(lambda: stranger.recv(4096), b""))

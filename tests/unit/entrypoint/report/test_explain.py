@@ -19,7 +19,7 @@ DEFAULTS = {
 
 @pytest.fixture(autouse=True)
 def trainer_without_problems(fake_python: Callable) -> None:
-    """The trainer finds nothing wrong."""
+    """Install a trainer that finds no problem."""
     fake_python("""echo '{"problems": [], "settings": {}}'""")
 
 
@@ -216,7 +216,7 @@ def test_an_explanation_that_cannot_be_written_is_said_plainly(
     entrypoint: tuple[str, ...],
     stdout: str,
 ) -> None:
-    """A shell closes or redirects the stdout of a second entrypoint, which it starts."""
+    """A shell starts a second entrypoint, with a stdout that is full or closed."""
     start = f'exec "$@" >{stdout}'
     ended = run("sh", "-c", start, "sh", *entrypoint, "explain", "true")
     assert ended.code == 1

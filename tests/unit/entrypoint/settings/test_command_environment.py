@@ -1,4 +1,4 @@
-"""What the command finds in its environment beside what was given."""
+"""The variables that are added to the environment of the command."""
 
 import pytest
 
@@ -21,7 +21,7 @@ LEVEL = "TF_CPP_MIN_LOG_LEVEL"
     ],
 )
 def test_a_cluster_that_may_sum_over_a_ring_leaves_warnings_out(tmp_path, tf_config, given, level):
-    """A sum that fails is two pages of them; a level that somebody chose stays."""
+    """A failed sum prints two pages of warnings. A level that the user chose stays."""
     assert command_environment(read_environ(given, tmp_path), tf_config).get(LEVEL) == level
 
 
@@ -30,7 +30,7 @@ JOINED = "worker-0,10.0.0.2,fd00::3"
 
 
 def exceptions(tmp_path, tf_config=OF_CLUSTER, **given):
-    """Return what the command finds of what no proxy is used for."""
+    """Return the variables of the command that exempt hosts from a proxy."""
     found = command_environment(read_environ(given, tmp_path), tf_config, HOSTS)
     return {name: text for name, text in found.items() if name.lower().startswith("no_")}
 

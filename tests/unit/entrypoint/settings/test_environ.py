@@ -1,4 +1,4 @@
-"""Where values come from: the environment, VAR_FILE, .env; and what cannot be read."""
+"""Values come from the environment, VAR_FILE and .env. Files that cannot be read are refused."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_says_why_a_file_cannot_be_read(
 
 @pytest.fixture
 def forbidden(tmp_path: Path) -> Iterator[Path]:
-    """Give a file that this process may not read, even if root runs the tests."""
+    """A file that this process may not read, even if root runs the tests."""
     path = tmp_path / "named"
     path.touch(0o000)
     user = os.geteuid()

@@ -1,4 +1,4 @@
-"""Names that others set as well: a start is not refused for them."""
+"""Variables that other programs set, too, never cause a refusal."""
 
 import pytest
 

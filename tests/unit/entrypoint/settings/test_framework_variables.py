@@ -10,7 +10,7 @@ from entrypoint.sources.resolve import resolve
 
 
 def found(tmp_path, **given):
-    """Return what a command gets, if this machine's own name tells nothing."""
+    """Return the framework variables of a command. Fail if this machine's name is needed."""
     environ = read_environ(given, tmp_path)
     answer = resolve(environ, lambda _: pytest.fail("looked for this machine's name"))
     return framework_variables(answer.resolution, environ.texts())

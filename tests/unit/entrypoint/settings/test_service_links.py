@@ -1,4 +1,4 @@
-"""What Kubernetes sets for a Service is no setting; a wrong setting still is one."""
+"""Variables that Kubernetes sets for a Service are ignored. Wrong settings are still refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from entrypoint.settings.environ import read_environ
 
 
 def links(service: str, host: str = "10.96.0.7", shown: str = "10.96.0.7") -> dict[str, str]:
-    """Return all that Kubernetes sets for a Service with a named port."""
+    """Return all variables that Kubernetes sets for a Service with a named port."""
     return {
         f"{service}_SERVICE_HOST": host,
         f"{service}_SERVICE_PORT": "2222",
@@ -49,7 +49,7 @@ def test_a_link_leaves_the_setting_of_its_name_as_it_would_be(tmp_path: Path, se
     (tmp_path / ".env").write_text(f"{name}=1234")
     found = read_environ(given, tmp_path)
     assert (found.get(name), found.problems) == ("1234", ())
-    # A program of the user's may look for the Service.
+    # A user's program may look for the Service.
     assert found.texts()[f"{service}_SERVICE_HOST"] == "10.96.0.7"
 
 

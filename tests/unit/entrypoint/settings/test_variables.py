@@ -14,10 +14,10 @@ from entrypoint.settings.options import OPTIONS, VARIABLES, read_options
 from entrypoint.sources import SOURCES, variables_of
 
 NOT_OURS = {
-    *("CLUSTER_TRAINER_VERSION", "CLUSTER_TRAINER_REVISION"),  # the image says it
-    *("CUDA_VISIBLE_DEVICES", "TMPDIR", "TF_CPP_MIN_LOG_LEVEL"),  # others' conventions
+    *("CLUSTER_TRAINER_VERSION", "CLUSTER_TRAINER_REVISION"),  # set by the image
+    *("CUDA_VISIBLE_DEVICES", "TMPDIR", "TF_CPP_MIN_LOG_LEVEL"),  # conventions of others
     *("TRAINER_COLLECTIVES", "TRAINER_RUN_DIR"),  # the trainer's
-    *("SKYPILOT_TASK_ID", "SKYPILOT_NUM_GPUS_PER_NODE", "SM_HPS"),  # settings of a scheduler's
+    *("SKYPILOT_TASK_ID", "SKYPILOT_NUM_GPUS_PER_NODE", "SM_HPS"),  # a scheduler's settings
 }
 
 PACKAGE = Path(__file__).resolve().parents[4] / "entrypoint"

@@ -1,9 +1,9 @@
-"""Folders and hyper-parameters that a scheduler hands over reach the trainer's variables.
+"""Folders and hyper-parameters that a scheduler sets reach the trainer's variables.
 
 The files are the examples of
 https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-running-container.html
-the variables those of ENVIRONMENT_VARIABLES.md, and SageMaker's own hyper-parameters those of
-test/unit/test_environment.py in https://github.com/aws/sagemaker-training-toolkit.
+The variables are those of ENVIRONMENT_VARIABLES.md. SageMaker's own hyper-parameters are those of
+test/unit/test_environment.py. Both are in https://github.com/aws/sagemaker-training-toolkit.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ SAGEMAKERS_OWN = {
 
 
 def read(root: Path, **texts: str) -> Environ:
-    """Return the environment as a start has it."""
+    """Return the environment that a start has."""
     return with_contract_settings(read_environ(texts, root, root=root))
 
 
 def shown(environ: Environ, prefix: str = "TRAINER_") -> dict[str, tuple[str, str]]:
-    """Return value and source of the trainer's variables, temporary paths as real ones."""
+    """Return the trainer's variables as (value, source). The temporary root is cut off."""
     root = str(environ.root)
     return {
         name: (value.text.replace(root, ""), value.source.replace(root, ""))

@@ -1,7 +1,7 @@
 """Kubernetes: Kubeflow Trainer's PET_ variables, and an Indexed Job's index for WORKER_HOSTS.
 
-The PET_ values are made as pkg/runtime/framework/plugins/torch/torch.go of
-https://github.com/kubeflow/trainer makes them; the job is that of
+The PET_ values follow pkg/runtime/framework/plugins/torch/torch.go of
+https://github.com/kubeflow/trainer. The job is that of
 https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/.
 """
 

@@ -16,7 +16,7 @@ from entrypoint.cluster.machine import Machine
 
 
 def machine(name: str, *addresses: str, **names: str) -> Machine:
-    """Return a machine with a name, its addresses, and what the name server knows."""
+    """Return a machine with a name, its addresses, and the names that its name server knows."""
 
     def resolve(hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
         known = {host: (names.get(host.replace("-", "_"), host),) for host in hosts}
@@ -104,7 +104,7 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_bound(
 
 
 LIST = "worker-0,worker-1"
-# What the name server does: the start's own code stands behind it.
+# Code that replaces the name server. The code of the start follows it.
 NAMES = "import socket, time; real = socket.getaddrinfo; socket.gethostname = lambda: 'x'; "
 HANG = "socket.getaddrinfo = lambda *_, **__: time.sleep(20); "
 NO_NAME = "def no(*_, **__): raise socket.gaierror(socket.{error}, '')\nsocket.getaddrinfo = no\n"
@@ -121,7 +121,7 @@ socket.getaddrinfo = slow
 def started(
     entrypoint: tuple[str, ...], names: str, hosts: str = LIST, **environ: str
 ) -> tuple[subprocess.CompletedProcess[str], float]:
-    """Return what a start makes of such a name server, and the seconds that it took."""
+    """Start with such a name server. Return the ended process, and the seconds that it took."""
     *python, start = entrypoint
     begin = time.perf_counter()
     child = subprocess.run(

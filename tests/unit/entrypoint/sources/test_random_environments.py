@@ -1,4 +1,4 @@
-"""Whole random environments: resolved or refused, never a traceback, never a hang."""
+"""Random environments are resolved or refused, without a traceback or a hang."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_any_environment_is_resolved_or_refused(
         answer = resolve(variables, lambda found: find_own_task(found, MACHINE))
         environment = command_environment(variables, answer.tf_config_text)
     except ConfigurationError as error:
-        assert error.problems  # noqa: PT017 -- either end is right
+        assert error.problems  # noqa: PT017 -- both outcomes are right
         render(error.problems).encode()
         return
     assert "\0" not in "".join(environment.values())

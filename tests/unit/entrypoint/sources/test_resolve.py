@@ -1,4 +1,4 @@
-"""Which sources speak, whether they agree, and how one is picked."""
+"""The sources that are set: whether they agree, and how one of them is picked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLUSTER_SPEC = {
     "task": {"type": "workerpool1", "index": 0},
 }
 
-# The same two workers, and this one the second, as each contract says it.
+# The same two workers in the variables of each source. This worker is the second.
 ALIKE = {
     "tf_config": {
         "TF_CONFIG": '{"cluster":{"worker":["10.0.0.1:2222","10.0.0.2:2222"]},'
@@ -45,7 +45,7 @@ ALIKE = {
     "slurm": {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "WORKER_PORT": "2222"}
     | SLURM_LISTS,
 }
-# The same with this one as the first, or with another host.
+# The same, but this worker is the first, or a host differs.
 OTHERS = {
     "worker_hosts": {"WORKER_HOSTS": "10.0.0.1,10.0.0.2", "JOB_COMPLETION_INDEX": "0"},
     "sagemaker": ALIKE["sagemaker"] | {"SM_CURRENT_HOST": "10.0.0.1"},

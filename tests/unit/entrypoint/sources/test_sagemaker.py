@@ -2,7 +2,7 @@
 
 RESOURCES is the example of "Distributed Training Configuration" in
 https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-training-algo-running-container.html
-and the variables those of ENVIRONMENT_VARIABLES.md in
+The variables are those of ENVIRONMENT_VARIABLES.md in
 https://github.com/aws/sagemaker-training-toolkit.
 """
 
@@ -30,7 +30,7 @@ TWO = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-1"}
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[..., Environ]:
-    """Return a function from resourceconfig.json and variables to an environment."""
+    """Return a function that makes an environment, given a resourceconfig.json and variables."""
 
     def environ(resources: str | bytes, **texts: str) -> Environ:
         write_resources(tmp_path, resources)

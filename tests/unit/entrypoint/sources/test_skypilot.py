@@ -1,7 +1,7 @@
 """SkyPilot's nodes.
 
-Names and forms from docs/source/running-jobs/environment-variables.rst and distributed-jobs.rst of
-https://github.com/skypilot-org/skypilot; the task ids are those of its tables.
+Names and forms are those of docs/source/running-jobs/environment-variables.rst and
+distributed-jobs.rst of https://github.com/skypilot-org/skypilot. The task ids are in its tables.
 """
 
 from __future__ import annotations

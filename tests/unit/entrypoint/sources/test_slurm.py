@@ -194,9 +194,9 @@ def test_reports_all_problems_together() -> None:
 
 
 def compress(names: list[tuple[str, str]]) -> str:
-    """Return a node list of prefixes and numbers, neighbours that follow each other joined.
+    """Return a node list of prefixes and numbers, with consecutive numbers joined to ranges.
 
-    Written apart from the code under test, as Slurm's `scontrol show hostlist` does it.
+    It does not use the code under test, and works like Slurm's `scontrol show hostlist`.
     """
     entries = []
     for prefix, group in itertools.groupby(names, key=lambda name: name[0]):
@@ -286,7 +286,7 @@ def test_any_list_is_expanded_or_refused(text: str) -> None:
         try:
             assert len(expand(text)) <= MOST
         except SlurmListError as error:
-            assert str(error).endswith(".")  # noqa: PT017 -- either end is right
+            assert str(error).endswith(".")  # noqa: PT017 -- both outcomes are right
 
 
 @pytest.mark.timeout(10)

@@ -1,7 +1,7 @@
 """Docker Swarm: the slot of a replica is the index of WORKER_HOSTS.
 
 `{{.Task.Slot}}` as in https://docs.docker.com/reference/cli/docker/service/create/ ("Create
-services using templates"); slots count from 1.
+services using templates"). Slots count from 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Google Vertex AI's CLUSTER_SPEC and folders.
 
 PUBLISHED is the example of https://cloud.google.com/vertex-ai/docs/training/distributed-training
-("CLUSTER_SPEC example") without its parameter servers, PUBLISHED_TF_CONFIG that of the same page;
+("CLUSTER_SPEC example") without its parameter servers. PUBLISHED_TF_CONFIG is from the same page.
 CHIEF and ALONE are from tests/unit/aiplatform of https://github.com/googleapis/python-aiplatform
 (test_cloud_profiler.py). The folders are those of `base_output_directory` in
 google/cloud/aiplatform/v1/custom_job.proto.

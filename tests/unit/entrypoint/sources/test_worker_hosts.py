@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.errors import ConfigurationError
-from entrypoint.settings.environ import Environ, Value
 from entrypoint.sources import tf_config, worker_hosts
+from harness.contracts import view
 
 TWO = "10.1.10.58:12345,10.1.10.250:12345"
 
@@ -126,16 +126,12 @@ def test_reports_all_problems_together(refused: Callable) -> None:
     ]
 
 
-def view(**texts: str) -> Environ:
-    return Environ({name: Value(text, "environment") for name, text in texts.items()})
-
-
 @given(st.text(), st.text())
 def test_any_text_is_resolved_or_refused(hosts: str, index: str) -> None:
     try:
         found = worker_hosts.find(view(WORKER_HOSTS=hosts, WORKER_INDEX=index), 2222)
     except ConfigurationError as error:
-        assert error.problems  # noqa: PT017 -- either end is right
+        assert error.problems  # noqa: PT017 -- both outcomes are right
     else:
         assert found is not None
 

@@ -1,4 +1,4 @@
-"""What `status` says of a worker, in each state that the entrypoint goes through."""
+"""The output of `status` in each state of the entrypoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLEEP = "import time; time.sleep(300)"
 
 @pytest.fixture
 def begin(tmp_path: Path, entrypoint: tuple[str, ...]) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Start the entrypoint with its status in the test's folder; end what still runs."""
+    """Return a function that starts the entrypoint, with its status in the test's folder."""
     started: list[subprocess.Popen] = []
 
     def start(*command: str, **environ: str) -> subprocess.Popen:
@@ -53,7 +53,7 @@ def begin(tmp_path: Path, entrypoint: tuple[str, ...]) -> Iterator[Callable[...,
 
 @pytest.fixture
 def reach(tmp_path: Path) -> Callable[..., Status]:
-    """Wait until the one worker is in a state, with texts in what it says; return all of it."""
+    """Return a function that waits for a state and texts, and returns the worker's status."""
 
     def wait(state: str, said: str = "", line: str = "") -> Status:
         def is_there() -> bool:
@@ -72,7 +72,7 @@ def reach(tmp_path: Path) -> Callable[..., Status]:
 def shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that asks for the status, and returns the code and both outputs."""
+    """Return a function that runs `status`, and returns its code and both outputs."""
     monkeypatch.setattr(show, "places", lambda _: (tmp_path,))
 
     def ask(*arguments: str) -> tuple[int, str, str]:

@@ -80,7 +80,7 @@ def test_a_worker_that_is_alone_has_nobody_to_ask():
 
 @pytest.mark.long  # rendezvous/test_peer_watch.py
 def test_the_watch_over_the_peers_leaves_a_ring_alone():
-    # It sees this worker's port open for two seconds, and gives its peers four to open theirs.
+    # The watch sees this worker's port open for 2 s, and gives the peers 4 s to open theirs.
     program = f"{ASK}time.sleep(5)\n"
     found = ended(start(program, 2, LATE="2", STARTUP_TIMEOUT="4"))
     assert [code for code, *_ in found] == [0, 0], found
@@ -104,7 +104,7 @@ def test_the_others_wait_at_the_gate_for_one_that_crashes_before_it_asks():
     assert "restart" not in err
 
 
-# A command that ends while an answer waits to be read; its end resets the connection.
+# A command ends with an unread answer. Its end resets the connection.
 DOES_NOT_READ = """
 import select, sys
 from entrypoint.supervision.peers.ask_socket import AskSocket

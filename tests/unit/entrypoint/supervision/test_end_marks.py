@@ -1,4 +1,4 @@
-"""Marks of an end: they count after exit code 0, and no other."""
+"""Pending end marks get their final names. Other files stay as they are."""
 
 import pytest
 

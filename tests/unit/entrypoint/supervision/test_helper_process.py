@@ -1,4 +1,4 @@
-"""Work in a process of its own: what comes back of it, and a stop at the same moment."""
+"""Work in a helper process: its result, and a stop that comes at the same moment."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ block_signals()
 print(json.dumps(asdict(run_helper(work, "the work", LOG))))
 """
 LONG = "def work(): return {code}, {char!r} * {count}"
-# The stop comes while the work is done, and does not reach the helper itself.
+# The stop comes while the helper works, and does not reach the helper itself.
 STOPPED_MEANWHILE = """
 def work():
     signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIG{name}}})
     os.kill(os.getppid(), signal.SIG{name})
     return {code}, "the reason"
 """
-# The stop comes when the helper has ended, and nobody has noticed that yet.
+# The stop comes when the helper has ended, before its end is noticed.
 STOPPED_AFTERWARDS = """
 def work():
     return {code}, "the reason"
@@ -69,7 +69,7 @@ helper_process.HelperProcess.read_text = read_and_stop
 
 
 def ended(work: str, before: str = "") -> tuple[dict, str]:
-    """Return how the work ended, and what was logged."""
+    """Return the end of the work, and the log."""
     program = PROGRAM.format(root=str(ROOT), work=work, before=before)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30

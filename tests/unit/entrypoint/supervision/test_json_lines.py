@@ -1,4 +1,4 @@
-"""What a command prints becomes objects, line by line, and nothing of it is lost."""
+"""Each line that a command prints becomes a JSON object, and no text is lost."""
 
 from __future__ import annotations
 

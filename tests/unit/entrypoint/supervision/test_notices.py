@@ -1,4 +1,4 @@
-"""TensorFlow's notices at import are left out of a standard error, and nothing else is."""
+"""TensorFlow's notices at import are removed from standard error, and nothing else."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""PREEMPTION_NOTICE: what each cloud says, and that a notice stops the worker as SIGTERM does."""
+"""PREEMPTION_NOTICE: the notice of each cloud stops a worker as SIGTERM does."""
 
 from __future__ import annotations
 

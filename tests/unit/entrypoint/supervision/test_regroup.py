@@ -1,4 +1,4 @@
-"""Workers that are lost: the others' commands keep their processes, and all are another ring."""
+"""After a loss, the survivors' commands keep their processes, and all form another ring."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., Entrypoints]]:
-    """Return a function that makes up a cluster, of which nothing is left when the test ends."""
+    """Return a function that makes a cluster. Nothing of it is left when the test ends."""
     with ExitStack() as stack:
         yield lambda size, **settings: stack.enter_context(Entrypoints(size, tmp_path, settings))
 
@@ -64,7 +64,7 @@ def test_fewer_go_on_and_take_in_the_lost_one_when_it_asks(cluster, lost):
     assert [begun(worker) for worker in workers] == [1 + (rank == lost) for rank in range(3)]
     for worker in workers:
         sizes = [said["ring"]["size"] for said in worker.said if "ring" in said]
-        # A ring that breaks at once, on a busy machine, is formed again: there may be more of each.
+        # On a busy machine, a ring may break at once and form again. So there may be more of each.
         assert sizes[0] == sizes[-1] == 3, worker.lines
         assert set(sizes) == ({3} if worker.rank == lost else {2, 3}), worker.lines
         late = [said["comes_late"] for said in worker.said if "begins" in said]
@@ -115,7 +115,7 @@ def test_a_worker_shows_that_it_waits_and_ends_when_it_is_told_to(cluster):
     begin = time.monotonic()
     workers[0].process.send_signal(signal.SIGTERM)
     assert workers[0].end() == 143
-    assert time.monotonic() - begin < SECONDS / 2  # by itself
+    assert time.monotonic() - begin < SECONDS / 2  # before the grace period ends
     assert not any(Path(f"/proc/{one}").exists() for one in processes)
     assert is_closed(two.addresses[0])
     assert workers[0].status.state == "stopped"
@@ -171,7 +171,7 @@ def test_whatever_happens_when_all_are_one_ring_again(cluster, size):
     for _ in range(15):
         for _ in range(chance.choice([1, 1, 2, 3])):
             disturb(many, workers, chance)
-            time.sleep(chance.choice([0, 0.05, 0.3, 1]))  # wherever the others are by then
+            time.sleep(chance.choice([0, 0.05, 0.3, 1]))  # the others may be anywhere by then
         generation = many.ring_after(workers, generation)
 
 
@@ -196,14 +196,14 @@ def test_there_is_never_a_ring_without_worker_0_and_a_majority(cluster, size):
         (of_all,) = {size for _, _, size in ring}
         smaller |= of_all < size
         assert size // 2 < of_all <= size
-        assert len({rank for _, rank, _ in ring}) == len(ring)  # each place is one worker's
+        assert len({rank for _, rank, _ in ring}) == len(ring)  # each rank belongs to one worker
         assert len({worker for worker, _, _ in ring}) == len(ring)
         assert all((worker == 0) == (rank == 0) for worker, rank, _ in ring)
     assert smaller, "MIN_WORKERS has made no difference"
 
 
 def disturb(many: Entrypoints, workers: list[Entrypoint], chance: random.Random) -> None:
-    """Do something to one of the workers."""
+    """Kill, replace, freeze or disconnect one of the workers, at random."""
     one = chance.choice(workers)
     what = chance.choice(["kill", "kill", "replace", "break", "freeze"])
     with suppress(ProcessLookupError):  # its command has ended, and has not begun again

@@ -1,4 +1,4 @@
-"""The entrypoint as a running process: signals, restarts, what is left behind, how it is told."""
+"""The entrypoint as a running process: signals, restarts, leftover processes, and its log."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ HEARS = (
     "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32)); "
     f"{READY}; print('got', signal.sigwait(range(1, 32)).name, flush=True)"
 )
-# Counts its runs in a file, and does what the table says for each.
+# Counts its runs in a file, and runs the case of each.
 COUNTED = "echo run >> runs; case $(grep -c run runs) in {cases} esac"
 
 
 class Started:
-    """The entrypoint in progress, and what it prints."""
+    """A running entrypoint, and its output."""
 
     def __init__(self, command: tuple[str, ...], folder: Path, environ: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            # A shell that starts pytest in the background makes it deaf to SIGINT.
+            # A shell that starts pytest in the background makes it ignore SIGINT.
             ["env", "--default-signal=INT", *command],
             env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(folder)}
             | environ,
@@ -58,7 +58,7 @@ class Started:
 
 @pytest.fixture
 def begin(tmp_path: Path, entrypoint: tuple[str, ...]) -> Iterator[Callable[..., Started]]:
-    """Start the entrypoint; what still runs at the test's end is ended."""
+    """Return a function that starts the entrypoint. All are stopped when the test ends."""
     started: list[Started] = []
 
     def start(*command: str, **environ: str) -> Started:
@@ -103,7 +103,7 @@ THREE_WORKERS = TWO_WORKERS | {"WORKER_HOSTS": "127.0.0.1,127.0.0.2,127.0.0.3"}
 
 
 def test_after_a_lost_peer_it_says_that_the_peers_meet_again(begin: Callable) -> None:
-    """And that losses are counted for each peer: 3 for each of two."""
+    """Losses are counted for each peer: 3 for each of two."""
     environ = THREE_WORKERS | {"RENDEZVOUS_TIMEOUT": "0"}
     _, _, err = begin("sh", "-c", COUNTED.format(cases="1) exit 75;;"), **environ).end()
     said = "exit code 75; a peer was lost, meeting the peers again: restart 1 of 6 in "
@@ -154,7 +154,7 @@ def test_a_stop_is_heard_while_the_trainer_is_asked_for_its_settings(
     begin: Callable, fake_python: Callable, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "asked")
-    # Deaf, too: what the check starts must not outlive it.
+    # The check ignores SIGTERM, and must not outlive the entrypoint.
     fake_python("trap '' TERM; echo $$ > asked; sleep 300; echo trains")
     path = f"{tmp_path}:{os.environ['PATH']}"
     started = begin(PATH=path, **TWO_WORKERS)
@@ -230,14 +230,14 @@ def test_hands_the_signal_on_to_what_the_command_has_started(begin: Callable) ->
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not collected yet does not."""
+    """Tell whether a process runs. A zombie does not."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
 
 
-# The first process ends and leaves one behind that has a group of its own and hears nothing.
+# The first process leaves a child behind that has its own process group and ignores SIGTERM.
 LEAVES_ONE = """
 import os, signal, time
 signal.signal(15, signal.SIG_IGN)
@@ -260,12 +260,11 @@ def test_nothing_that_the_command_started_outlives_it(begin: Callable, last: str
 
 
 def free_port() -> int:
-    """Return a port on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as port:
         return int(port.getsockname()[1])
 
 
-# Each run leaves a process behind that has a session, a port and the output of its own.
+# Each run leaves processes behind that have their own sessions and hold the port and the output.
 LEAVES_A_SESSION = """
 import os, signal, socket, time
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
@@ -273,7 +272,7 @@ port = socket.create_server(("127.0.0.1", {port}))
 ready, told = os.pipe()
 if os.fork() == 0:
     os.setsid()
-    if os.fork() == 0:  # and a child, which is an orphan by the time that anybody looks
+    if os.fork() == 0:  # and a child, an orphan once its parent is killed
         os.setsid()
         os.write(told, b".")
         time.sleep(300)
@@ -301,7 +300,7 @@ NOT_HEARD = ["SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGIO", "SIG
 
 
 def test_no_signal_but_a_stop_ends_a_worker_at_the_gate_or_what_helps_it(begin: Callable) -> None:
-    # As `docker kill -s` sends it to one process, and Slurm's --signal to all.
+    # `docker kill -s` sends a signal to one process, and Slurm's --signal to all.
     port = {"WORKER_PORT": str(free_port()), "RENDEZVOUS_TIMEOUT": "3"}
     started = begin("true", **TWO_WORKERS, **port)
     for line in started.process.stderr:
@@ -385,11 +384,11 @@ def test_a_command_that_was_edited_while_it_ran_is_another_one(
 
 
 def children(parent: int) -> list[int]:
-    """Return the processes that one has started."""
+    """Return the children of a process."""
     return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
-# A limit that lets a process through and no thread.
+# A limit that allows a process and no thread.
 NO_THREADS = """
 import sys, threading
 from pathlib import Path
@@ -422,12 +421,12 @@ def test_a_limit_that_allows_no_thread_ends_the_worker_in_words(tmp_path: Path) 
 
 
 def test_a_metrics_server_that_dies_is_told_once(begin: Callable) -> None:
-    # There is no such module here; the image has it.
+    # The server's module is missing here. The image has it.
     _, _, err = begin("sleep", "1.5", METRICS_PORT=str(free_port())).end()
     assert err.count("no more metrics: the process ended with exit code 1") == 1, err
 
 
-# In the place of the metrics server.
+# This program replaces the metrics server.
 SERVER_HEARS = """
 import os, signal, time
 for name in {names}:

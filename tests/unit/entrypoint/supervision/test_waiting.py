@@ -1,4 +1,4 @@
-"""What is said about a child that has ended, and about the memory that may have run out."""
+"""The reason that is given for a child's end, such as memory that ran out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[4]
-# A child in which the kernel's counter goes up, as far as anybody here can see, and which ends.
+# A child that raises the counter of OOM kills, in a folder that replaces the cgroup, and ends.
 PROGRAM = """
 import os, signal, sys
 sys.path.insert(0, {root!r})
@@ -38,7 +38,7 @@ RAN_OUT = "out of memory, this container's limit is 100 MiB (docker run --memory
 
 
 def reason(cgroup: Path, end: str, before: dict[str, str], after: dict[str, str]) -> str:
-    """Return the reason that the child's end is given."""
+    """Return the reason that is given for the child's end."""
     for name, text in before.items():
         (cgroup / name).write_text(text)
     program = PROGRAM.format(root=str(ROOT), cgroup=str(cgroup), after=after, end=end)
@@ -52,9 +52,9 @@ def reason(cgroup: Path, end: str, before: dict[str, str], after: dict[str, str]
     ("end", "said"),
     [
         (KILLED, f"the command was killed by SIGKILL: {RAN_OUT}"),
-        # As a shell ends whose last command was killed.
+        # As a shell ends when its last command was killed.
         ("return 137", f"the command ended with exit code 137: {RAN_OUT}"),
-        # As a script ends that has lost a helper process.
+        # As a script ends when it has lost a helper process.
         ("return 1", f"the command ended with exit code 1, {AFTER_A_KILL}: {RAN_OUT}"),
         ("return 0", "the command ended with exit code 0"),
     ],

@@ -1,4 +1,4 @@
-"""A command whose peers are watched: only a verdict ends it, no failure of the watch itself."""
+"""A verdict of the peer watch ends the command. A failure of the watch does not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SECONDS = 1
 TRAINS = f"sleep {SECONDS}; echo trained"
 
 
-# The first process is refused, as under a limit of processes; the second is the command.
+# The first fork fails, as under a limit of processes. The second one starts the command.
 NO_ROOM = """
 fork = os.fork
 
@@ -50,7 +50,7 @@ os.fork = refuse
 
 
 def run(watch: str, script: str = TRAINS, before: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a command whose peers are watched so."""
+    """Run a command whose peers are watched by this code."""
     program = PROGRAM.format(root=str(ROOT), watch=watch, script=script, before=before)
     line = [sys.executable, "-c", program]
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=30)

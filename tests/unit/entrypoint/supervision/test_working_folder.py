@@ -1,4 +1,4 @@
-"""Where a script runs whose own folder is read-only."""
+"""The working folder of a script whose own folder is read-only."""
 
 import os
 from pathlib import Path
@@ -17,13 +17,13 @@ TRAIN = ("python", "train.py")
 
 @pytest.fixture
 def writable():
-    """The folders that can be written, but for the worker's own."""
+    """The folders that can be written, besides the worker's own."""
     return set()
 
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch, writable):
-    """A workspace that cannot be written, as the working directory."""
+    """A read-only workspace, which is the working directory."""
     folder = tmp_path / "workspace"
     (folder / "data").mkdir(parents=True)
     (folder / "train.py").touch()
@@ -31,7 +31,7 @@ def workspace(tmp_path, monkeypatch, writable):
     monkeypatch.setattr(module, "WORKSPACE", folder)
     access = os.access
 
-    def is_allowed(path, mode):  # root may write any
+    def is_allowed(path, mode):  # root may write everywhere
         return Path(path) in writable if mode == os.W_OK else access(path, mode)
 
     monkeypatch.setattr(os, "access", is_allowed)
@@ -149,7 +149,7 @@ def test_a_folder_that_holds_too_many_files_is_linked_as_a_whole_and_that_is_sai
     (workspace / "many/of").mkdir(parents=True)
     for number in range(3):
         (workspace / f"many/of/{number}").touch()
-        (workspace / f"beside-{number}").touch()  # as many as there are
+        (workspace / f"beside-{number}").touch()  # any number of them
     found = find(*TRAIN)
     assert (found / "many").is_symlink()
     assert not (found / "data").is_symlink()

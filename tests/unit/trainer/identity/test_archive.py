@@ -1,4 +1,4 @@
-"""What an earlier run has left moves aside, and is not removed."""
+"""Files of an earlier run are moved aside, and not removed."""
 
 import calendar
 import contextlib

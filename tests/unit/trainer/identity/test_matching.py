@@ -1,4 +1,4 @@
-"""Which kept fit a call of `fit` goes on from."""
+"""The kept fit from which a call of `fit` resumes."""
 
 import json
 from dataclasses import asdict
@@ -25,7 +25,7 @@ def call(*lines, numbers=None, words=None, is_certain=True, **more):
 
 
 def weights(bias, scale=0.5):
-    """The summary of a kernel that is drawn and of a bias."""
+    """Return the summary of a random kernel and of a bias."""
     return [[12, scale, -scale, scale / 10, scale / 3], [4, bias, bias, bias, abs(bias) / 2]]
 
 
@@ -62,7 +62,7 @@ def test_the_weights_at_the_beginning_tell_one_that_was_called_as_often():
     ("began", "is_doubtful"), [(FRESH, False), (REDRAWN, True), (TRAINED, True), (None, True)]
 )
 def test_where_the_place_does_not_say_which_call_it_is_the_weights_have_to(began, is_doubtful):
-    """As in a `while` loop. Else a script may load its own best weights before it goes on."""
+    """As in a `while` loop. Elsewhere, a script may load its own best weights before it resumes."""
     kept = [Kept(1, call(began=FRESH, is_certain=False))]
     found = choose(call(began=began, is_certain=False), kept)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Which process of a start keeps its fits."""
+"""The process of a start that keeps its fits."""
 
 import fcntl
 import os
@@ -26,7 +26,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def holder(tmp_path):
-    """Let another process take the folder, and hold it until told to end."""
+    """Return a function with which another process takes the folder, and holds it."""
     running = []
 
     def hold(start):
@@ -68,7 +68,7 @@ def test_nor_does_a_later_one_when_the_first_is_over(tmp_path, holder):
 
 
 def test_a_later_process_keeps_other_starts_out_while_it_trains(tmp_path, holder):
-    """Another start would take the folder over, and a third process of the first start after it."""
+    """Else another start would take over the folder, and then a process of the first start."""
     assert holder("a")
     holder.end()
     assert not holder("a")
@@ -105,7 +105,7 @@ def test_processes_without_a_start_keep_out_of_each_other(tmp_path, holder):
 
 def test_one_that_comes_while_the_first_takes_the_folder_waits_until_it_has(tmp_path):
     first = (tmp_path / "LOCK").open("a")
-    fcntl.flock(first, fcntl.LOCK_EX)  # it has not said who it is yet
+    fcntl.flock(first, fcntl.LOCK_EX)  # it has not written who it is yet
     later = Timer(0.2, lambda: write(tmp_path, replace(mine("a"), pid=1)))
     later.start()
     assert claim(tmp_path, mine("a"), {}).other is not None

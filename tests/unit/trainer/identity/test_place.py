@@ -1,4 +1,4 @@
-"""Where in a script a call is: its line, its callers' lines, and which call of a loop."""
+"""The place of a call in a script: its line, its callers' lines, and its turn in a loop."""
 
 import gc
 import inspect

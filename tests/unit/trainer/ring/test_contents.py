@@ -1,4 +1,4 @@
-"""Bytes of any length are gathered and broadcast; a barrier waits for everybody."""
+"""Bytes of any length are gathered and broadcast. A barrier waits for all ranks."""
 
 import threading
 import time

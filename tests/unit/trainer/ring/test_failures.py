@@ -1,4 +1,4 @@
-"""Whatever a neighbour does wrong ends the ring in time, with an error that names it."""
+"""Any fault of a neighbour ends the ring in time, with an error that names the neighbour."""
 
 import socket
 import threading
@@ -95,9 +95,9 @@ def test_a_process_that_stood_still_itself_blames_nobody(
     moments = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_still[0])
     monkeypatch.setattr(control, "time", moments)
     peer.live()
-    for _ in range(10):  # as one that is stopped, or sleeps, again and again
+    for _ in range(10):  # like a process that is stopped, or sleeps, again and again
         stood_still[0] += 100 * LIMIT_SECONDS
-        time.sleep(LIMIT_SECONDS / 15)  # for its watching thread to look once or twice
+        time.sleep(LIMIT_SECONDS / 15)  # so that its watching thread looks once or twice
     assert peer.ring.error is None
     peer.data.send(MESSAGE)
     assert (peer.ring.all_reduce(VALUES) == 2 * VALUES).all()
@@ -113,7 +113,7 @@ def test_one_that_stands_still_again_and_again_still_notices_a_silent_peer(
 
 
 def test_only_the_connection_to_the_left_ends_where_nothing_is_acknowledged() -> None:
-    """What goes to the right may rightly wait in a neighbour that computes."""
+    """Data for the right neighbour may wait there while it computes."""
     with rings(2, over_tcp, time_limit_seconds=7) as made:
         option = socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT
         limits = [[end.getsockopt(*option) for end in ring._sockets] for ring in made]  # noqa: SLF001
@@ -121,7 +121,7 @@ def test_only_the_connection_to_the_left_ends_where_nothing_is_acknowledged() ->
 
 
 def test_a_signal_handler_may_abort_at_any_moment() -> None:
-    """It may run within whatever the same thread does, the noting of another failure included."""
+    """It may run at any point of the same thread, even while that thread notes another failure."""
     with rings(2) as made:
         fate = made[0]._fate  # noqa: SLF001
         tell = fate.tell
@@ -216,7 +216,7 @@ CALLS = {
 def test_all_are_told_that_one_is_at_another_call(size: int, call: Callable[..., object]) -> None:
     def run(ring: Ring) -> None:
         call(ring, "predict" if ring.rank == 1 else "evaluate")
-        ring.barrier()  # who only gives has noticed nothing yet
+        ring.barrier()  # a rank that only sends has noticed nothing yet
 
     with rings(size) as made:
         found = outcomes(made, run)
@@ -358,7 +358,7 @@ def test_who_has_left_before_an_operation_is_lost_to_it(peer: Peer) -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_that_one_waits_no_longer_is_told_to_all(size: int) -> None:
-    """And not that it was lost: it has ended well."""
+    """The others do not call it lost, because it has ended well."""
     with rings(size) as made:
         made[1].leave()
         found = outcomes(made[:1] + made[2:], Ring.barrier)

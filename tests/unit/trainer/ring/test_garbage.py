@@ -1,6 +1,6 @@
-"""What makes no sense where a header is due is an error, in every operation, on all ranks.
+"""Garbage in place of a header is an error, in every operation and on all ranks.
 
-What comes behind a header is taken as it is: it has no checksum of its own.
+The content behind a header has no checksum, and is taken as it is.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ from harness.played import CALLS, CONTENT, VALUES, Peer, as_bytes, messages
 from harness.rings import outcomes, rings
 
 SECONDS = 10.0
-# A gather has two headers: that of the sizes, and that of the contents.
+# A gather has two headers: one for the sizes, and one for the contents.
 HEADERS = [("sum", 0), ("gather", 0), ("gather", 1), ("broadcast", 0), ("barrier", 0)]
 headers = pytest.mark.parametrize(("call", "number"), HEADERS)
 sizes = pytest.mark.parametrize("size", [2, 3])
@@ -32,7 +32,7 @@ calls = pytest.mark.parametrize("call", CALLS)
 
 @pytest.fixture
 def played() -> Iterator[Callable[[int], Peer]]:
-    """Return a function that makes a ring whose other ranks a test plays."""
+    """Return a function that makes a ring whose other ranks are played by the test."""
     made: list[Peer] = []
 
     def make(size: int) -> Peer:
@@ -96,7 +96,7 @@ def test_all_ranks_are_told_of_garbage_and_whose_it_is(call: str) -> None:
             ring.broadcast(CONTENT if ring.rank == 1 else None, 1)
         else:
             CALLS[call](ring)
-        ring.barrier()  # who only gives has noticed nothing yet
+        ring.barrier()  # a rank that only sends has noticed nothing yet
 
     with rings(3) as made:
         made[1]._sockets[1].send(b"?" * HEADER.size)  # noqa: SLF001 -- to the right
@@ -106,7 +106,7 @@ def test_all_ranks_are_told_of_garbage_and_whose_it_is(call: str) -> None:
 
 
 def in_turn(call: str, size: int, *, then: str = "barrier") -> tuple[bytes, bytes]:
-    """Return what a left neighbour says in a call, and in the one after it."""
+    """Return the messages of a left neighbour in a call, and in the next call."""
     first = messages(call, size)
     return as_bytes(first), as_bytes(messages(then, size, operation=len(first) + 1))
 
@@ -130,7 +130,7 @@ def test_who_says_too_much_is_out_of_step_at_the_next_header(
 def test_who_says_too_little_and_goes_on_is_out_of_step_at_the_next_header_at_the_latest(
     played: Callable[[int], Peer], call: str, size: int, missing: int
 ) -> None:
-    """Until then the beginning of that header has been taken for the end of what was due."""
+    """Until then, the beginning of that header was taken for the missing content."""
     peer = played(size)
     first, second = in_turn(call, size)
     peer.data.send(first[:-missing] + second)
@@ -171,7 +171,7 @@ def unread(connection: socket.socket) -> int:
 def test_a_changed_byte_of_the_content_is_taken_as_it_is(
     played: Callable[[int], Peer], size: int
 ) -> None:
-    """Only TCP's checksum, and that of the network below it, are between it and a wrong sum."""
+    """Only the checksums of TCP and of the network below it prevent a wrong sum."""
     peer = played(size)
     wrong = bytearray(as_bytes(messages("sum", size)))
     wrong[-1] ^= 0x01

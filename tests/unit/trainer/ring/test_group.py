@@ -1,4 +1,4 @@
-"""The ring of a process: formed when it is asked for, left by forks, and what it says of errors."""
+"""The ring of a process: when it is formed, how forks leave it, and how it explains errors."""
 
 import os
 import traceback
@@ -14,16 +14,16 @@ from harness.rings import on_all, rings
 
 
 class OpError(Exception):
-    """Of the name that TensorFlow's errors have."""
+    """An error with the name of TensorFlow's errors."""
 
 
 class UnknownError(OpError):
-    """What TensorFlow makes of an error within an operation."""
+    """The error that TensorFlow raises for an error within an operation."""
 
 
 @pytest.fixture
 def two() -> Iterator[list[Ring]]:
-    """A ring, whose first rank is this process's."""
+    """Both ranks of a ring. The first rank is the ring of this process."""
     with rings(2) as made:
         group.use(made[0])
         yield made
@@ -31,7 +31,7 @@ def two() -> Iterator[list[Ring]]:
 
 
 def ended(work: Callable[[], object]) -> int:
-    """Do something in a process that is forked off; return its exit code."""
+    """Run some work in a forked process, and return its exit code."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,4 +1,4 @@
-"""Who is new to the others of a ring, and does not fit, is the one that they go on without."""
+"""The others of a ring continue without a newcomer that does not fit."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Rings = list[RenewableRing]
 
 
 def met(made: list[Ring], looks: list[Newcomers], most: int | None = 3) -> Rings:
-    """Return rings whose workers have met now."""
+    """Return rings whose workers have just met."""
 
     def meet(ring: Ring) -> RenewableRing:
         return RenewableRing(lambda: ring, most, looks=looks[ring.rank])
@@ -26,7 +26,7 @@ def met(made: list[Ring], looks: list[Newcomers], most: int | None = 3) -> Rings
 
 @pytest.fixture
 def of_known() -> list[Newcomers]:
-    """What three workers know who were in a ring together."""
+    """The knowledge of three workers that were in a ring together."""
     looks = [Newcomers() for _ in range(3)]
     with rings(3) as made:
         assert [one.newcomers for one in met(made, looks)] == [frozenset()] * 3
@@ -42,7 +42,7 @@ def with_newcomer(of_known: list[Newcomers]) -> Iterator[Rings]:
 
 
 def asked(given: Rings, *answers: object) -> list[object]:
-    """Return what comes of it on each worker that they answer differently."""
+    """Return the outcome of `leave_out` on each worker, for the answers of all workers."""
     return outcomes(given, lambda ring: ring.leave_out(answers, DATA))  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ def test_where_all_are_needed_nobody_is_left_out(of_known: list[Newcomers]) -> N
 def test_a_newcomer_that_sees_the_difference_first_is_named_all_the_same(
     with_newcomer: Rings, holder: int | None
 ) -> None:
-    """It comes last, to a call that the others are in; they may be at a broadcast."""
+    """It comes last. The others are in another call already, which may be a broadcast."""
 
     def call(ring: RenewableRing) -> None:
         if ring.rank == 2:
@@ -158,7 +158,7 @@ def test_who_has_not_proved_it_is_as_new_in_the_next_ring(
 def test_who_missed_that_the_others_trust_a_newcomer_is_not_new_for_that(
     of_known: list[Newcomers],
 ) -> None:
-    """It heard of a loss in the call after which the others did."""
+    """It noticed a loss within a call. The others noticed the loss after that call."""
     of_known[2] = Newcomers()
     with rings(3, generation=2) as made:
         found = met(made, of_known)

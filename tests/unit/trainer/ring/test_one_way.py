@@ -1,4 +1,4 @@
-"""A network that is cut in one direction only: all ranks fail in time, whoever hears nothing."""
+"""Where the network is cut in one direction only, all ranks fail in time."""
 
 import socket
 import time
@@ -12,7 +12,7 @@ from harness.rings import lose_what_arrives, on_all, outcomes, over_tcp, rings
 
 LIMIT_SECONDS = 1.0
 LIMITS = {"time_limit_seconds": LIMIT_SECONDS, "first_sign_seconds": LIMIT_SECONDS}
-# Beyond the limit: the kernel looks at its own now and then, and the machine may be busy.
+# Time beyond the limit: the kernel checks its timers now and then, and the machine may be busy.
 LATER_SECONDS = 4.0
 DEAF, LEFT, RIGHT = 1, 0, 1
 
@@ -22,7 +22,7 @@ def connections(ring: Ring) -> list[socket.socket]:
 
 
 def train(ring: Ring) -> None:
-    """Sum as one that trains does, until that fails."""
+    """Sum again and again, as in training, until a sum fails."""
     while True:
         ring.all_reduce(np.ones(50_000, np.float32))
         time.sleep(0.005)

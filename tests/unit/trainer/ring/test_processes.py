@@ -1,4 +1,4 @@
-"""Processes that are killed or stopped are noticed by all others, and named."""
+"""All others notice and name a process that is killed or stopped."""
 
 import os
 import signal

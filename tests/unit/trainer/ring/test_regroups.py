@@ -1,9 +1,8 @@
-"""Rings come and go without end: no socket, no thread, no event stays behind."""
+"""Many rings, one after the other, leave no socket, no thread and no event behind."""
 
 import threading
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,8 @@ from cluster_trainer.collectives.newcomers import Newcomers
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import RingError
 from cluster_trainer.collectives.ring.ring import Ring
+from harness.held import held
 from harness.rings import SECONDS, on_all, outcomes, over_tcp, rings
-
-
-def held() -> tuple[int, int]:
-    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
 
 @pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.long)])
@@ -59,8 +55,8 @@ class MeetingPlace:
 
 
 def regroup(ring: RenewableRing, how: str) -> None:
-    """Sum, and go on in another ring once this one has ended well, was aborted, or has broken."""
-    with suppress(RingError):  # the other one may be ahead, and have ended it
+    """Sum, let the ring end well, be aborted or break, and continue in another ring."""
+    with suppress(RingError):  # the other rank may have ended it already
         assert ring.all_reduce(np.ones(100, np.float32))[0] == 2
         if how == "aborted" and ring.rank == 0:
             ring.abort("a test")

@@ -1,4 +1,4 @@
-"""What may be sent depends on what has come in and was handled, in whole numbers."""
+"""A flow sends only whole numbers that have arrived and were handled."""
 
 from cluster_trainer.collectives.ring.streams import GRAIN, PIECE, UNIT, Flow
 

@@ -1,4 +1,4 @@
-"""Every rank gets the sum over all ranks: the same bits everywhere, and again in another run."""
+"""Every rank gets the sum over all ranks, with the same bits on all ranks and in all runs."""
 
 import functools
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def bits(found: list[np.ndarray]) -> set[bytes]:
 
 @pytest.fixture(scope="module")
 def kept() -> Iterator[dict[int, list[Ring]]]:
-    """Rings of each size that many examples use."""
+    """Rings of each size, shared by many examples."""
     with ExitStack() as stack:
         yield {size: stack.enter_context(rings(size)) for size in SIZES}
 
@@ -94,16 +94,16 @@ def test_every_type_is_summed_in_its_own(size: int, count: int, dtype: np.dtype)
             np.testing.assert_array_equal(total, np.sum(values, axis=0, dtype=dtype))
 
 
-# Relative, at most; a little more, since what is rounded may have been rounded up before.
-# bfloat16 has 8 bits, the first of which is not written down; float32 has 24.
+# The largest relative errors, with a margin for numbers that have been rounded up before.
+# bfloat16 has 8 significant bits, the first of which is implicit. float32 has 24.
 ROUNDING, BFLOAT16_ROUNDING = 2**-24 * 1.001, 2**-8 * 1.02
-SMALLEST = 1e-39  # about what bfloat16 rounds to where numbers end
-LARGEST = float(np.float32(1e37))  # eight of them are a number still
+SMALLEST = 1e-39  # about the rounding error of bfloat16 near the smallest numbers
+LARGEST = float(np.float32(1e37))  # the sum of eight is finite
 
 
 @st.composite
 def of_all_ranks(draw: st.DrawFn, size: int) -> list[np.ndarray]:
-    """Give each rank's numbers: so few that all get everybody's, or more, which go in chunks."""
+    """Draw each rank's numbers: few, which go to all ranks as they are, or more, in chunks."""
     few = SMALL_BYTES // (size - 1) // 4
     count = draw(st.one_of(st.integers(0, 64), st.integers(few - 2, few + 64)))
     numbers = arrays.arrays(np.float32, count, elements=st.floats(-LARGEST, LARGEST, width=32))
@@ -111,7 +111,7 @@ def of_all_ranks(draw: st.DrawFn, size: int) -> list[np.ndarray]:
 
 
 def exactly(values: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return NumPy's sum over the ranks, of float64, and that of the magnitudes."""
+    """Return NumPy's float64 sums over the ranks, of the values and of their magnitudes."""
     wide = np.array(values, np.float64)
     return wide.sum(axis=0), np.abs(wide).sum(axis=0)
 
@@ -138,7 +138,7 @@ def test_bfloat16_rounds_each_number_on_its_way(
     found = summed(kept[size], values, "bfloat16")
     assert len(bits(found)) == 1
     exact, most = exactly(values)
-    roundings = size  # at most: where a number begins, and after each addition
+    roundings = size  # at most: of each number at first, and after each addition
     assert (np.abs(found[0] - exact) <= roundings * BFLOAT16_ROUNDING * most + SMALLEST).all()
 
 

@@ -1,4 +1,4 @@
-"""Sums that are begun go on beside the thread that has begun them, in their order."""
+"""Sums that a thread begins run in the background, in their order."""
 
 import gc
 import threading
@@ -147,7 +147,7 @@ def test_a_ring_that_is_renewed_and_one_that_is_rehearsed_begin_them_too() -> No
 
 
 class Large:
-    """Something whose end can be seen."""
+    """An object with weak references."""
 
 
 def test_nothing_of_a_call_is_held_after_it() -> None:

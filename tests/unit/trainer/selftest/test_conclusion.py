@@ -1,4 +1,4 @@
-"""The rates, and which way to take."""
+"""The rates, and the collectives to use."""
 
 import pytest
 

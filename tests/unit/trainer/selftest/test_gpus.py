@@ -1,4 +1,4 @@
-"""What nvidia-smi prints, as text."""
+"""The output of nvidia-smi is parsed."""
 
 import pytest
 

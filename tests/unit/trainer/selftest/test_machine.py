@@ -1,4 +1,4 @@
-"""The rows about a machine, from what it says."""
+"""The table's rows about a machine."""
 
 import json
 

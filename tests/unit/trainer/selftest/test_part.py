@@ -18,7 +18,7 @@ PART = Part(name="sum", command=["true"], found=found, advice="Mend it.")
 
 
 class Bench:
-    """Notes how parts are run, and lets all end alike."""
+    """Records how parts are run, and gives all of them the same outcome."""
 
     limit_seconds = 7.0
 

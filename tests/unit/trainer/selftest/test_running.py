@@ -1,4 +1,4 @@
-"""Each part is a process with a limit, started by the entrypoint with settings of its own."""
+"""Each part is a process with a time limit, which the entrypoint starts with its own settings."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ if os.environ["OWN"] == "fails":
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """A place whose entrypoint only tells what it gets."""
+    """A bench whose entrypoint only records its arguments and variables."""
     monkeypatch.setattr(running, "ENTRYPOINT", (sys.executable, "-c", STAND_IN))
     given = {"WORKER_HOSTS": "a,b", "TRAINER_WIRE": "bfloat16", "VERBOSE_FILE": "/x"}
     return Bench(tmp_path, {**os.environ, **given}, 30.0)

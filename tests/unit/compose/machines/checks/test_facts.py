@@ -1,4 +1,4 @@
-"""What a machine tells of itself."""
+"""The facts that a machine reports about itself."""
 
 import os
 import subprocess

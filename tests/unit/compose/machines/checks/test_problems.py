@@ -1,4 +1,4 @@
-"""The list of what is wrong with machines."""
+"""The list of problems with machines."""
 
 from dataclasses import replace
 

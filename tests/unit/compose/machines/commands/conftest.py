@@ -37,7 +37,7 @@ class World:
         self.let_workers_run(is_allowed=False)
 
     def let_workers_run(self, *, is_allowed=True):
-        """Let new workers run; otherwise they end at once, so that `up` does."""
+        """Let new workers run, or let them end at once so that `up` ends too."""
         for one in self.machines.values():
             if is_allowed:
                 (one.folder / "ends").unlink()
@@ -45,7 +45,7 @@ class World:
                 (one.folder / "ends").touch()
 
     def keep(self, hosts="ana@m1 ana@m2", **changes):
-        """Write the records of a cluster, and make its containers."""
+        """Write the records of a cluster."""
         those = tuple(parse([hosts]))
         folders = tuple(f"{self.folder}/{one.target[4:]}/cluster-trainer" for one in those)
         known = Kept(NAME, those, "first", self.environ["RUNS_DIR"], folders)
@@ -65,11 +65,11 @@ class World:
         self.machines[machine].put(f"{NAME}-worker-{index}", state, **labels)
 
     def is_asked_to_start(self, machine):
-        """Tell whether a worker is being started on a machine, or was."""
+        """Tell whether the start of a worker was requested on a machine."""
         return any("--detach" in call for call in self.machines[machine].calls("run"))
 
     def start(self, *arguments, **environ):
-        """Start a command, which can be killed."""
+        """Start a command and return its process, which a test can kill."""
         command = [sys.executable, str(CLUSTER), *arguments]
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         return subprocess.Popen(command, env=self.environ | environ, **pipes)

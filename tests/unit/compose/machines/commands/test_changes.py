@@ -1,4 +1,4 @@
-"""What changes a cluster on machines: in which order, and what is left where it is cut off."""
+"""Commands that change a cluster: the order of their steps, and the state after a failure."""
 
 from dataclasses import replace
 
@@ -200,7 +200,7 @@ def test_results_can_be_fetched_when_the_workers_are_removed(world, name):
     assert done.returncode == 0, done
     here = [world.folder / f"runs/first/worker-{index}" for index in range(2)]
     assert [(one / "result.json").read_text() for one in here] == ["m1", "m2"]
-    assert not (here[1] / "container.log").exists()  # it would be another run's
+    assert not (here[1] / "container.log").exists()  # the container belongs to another run
 
 
 def test_the_lines_of_a_run_that_is_there_are_fetched(world):

@@ -1,4 +1,4 @@
-"""What commands do after `up` was killed (SIGKILL) between the starts of two workers."""
+"""Commands after `up` was killed (SIGKILL) between the starts of two workers."""
 
 import json
 
@@ -12,7 +12,7 @@ HOSTS = "ana@m1 ana@m2"
 
 @pytest.fixture
 def killed(empty):
-    """Machines where m1 has a worker that waits for the other one, which was not started."""
+    """Machines where worker 0 runs on m1 and worker 1 was not started."""
     first, second = empty.machines["m1"], empty.machines["m2"]
     empty.let_workers_run()
     second.hang("detached")

@@ -1,4 +1,4 @@
-"""What these tests share."""
+"""Shared fixtures."""
 
 import os
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _ssh(tmp_path, monkeypatch):
-    """An `ssh` that runs the last argument with a shell of this machine, and no docker."""
+    """Install an `ssh` that runs its last argument in a local shell, and a `docker` that fails."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "ssh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')

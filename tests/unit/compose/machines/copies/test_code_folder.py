@@ -1,4 +1,4 @@
-"""What is copied to machines."""
+"""The code folder that is copied to machines."""
 
 import os
 
@@ -36,7 +36,7 @@ def test_a_folder_arrives_as_it_is(folder, tmp_path):
     code = code_folder.pack(str(folder), folder / "runs")
     there = facts_of(tmp_path)
     assert code_folder.send(code, there) == ""
-    assert code_folder.send(code, there) == ""  # it is there
+    assert code_folder.send(code, there) == ""  # it is there already
     copy = tmp_path / "there is/code" / code.digest
     assert (copy / "package/part.py").read_text() == "x = 1\n"
     assert os.access(copy / "train.py", os.X_OK)

@@ -1,4 +1,4 @@
-"""What is copied from machines."""
+"""The results that are copied from machines."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""What a machine tells of its worker, and which lines are shown."""
+"""The states that a machine reports for its worker, and the lines that are shown."""
 
 import pytest
 

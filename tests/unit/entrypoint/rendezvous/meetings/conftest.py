@@ -1,4 +1,4 @@
-"""Tests that are coroutines run in a loop with a clock of its own, over a network in memory."""
+"""Coroutine tests run in a loop with a simulated clock, over a network in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.gates import GatesInMemory, World
 from harness.simulation import simulate
 
 LONGEST_SECONDS = 20_000.0
-"""By the simulated clock."""
+"""On the simulated clock."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,7 +29,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def cluster() -> Iterator[Callable[..., GatesInMemory]]:
-    """Return a function that makes up a cluster in memory."""
+    """Return a function that makes a cluster in memory."""
     world = World()
     yield functools.partial(GatesInMemory, world)
     world.close()

@@ -16,7 +16,7 @@ IMAGE = "Use the same image everywhere."
 
 
 def contradicted(workers):
-    """Return the problems that all of these ended with at once."""
+    """Check that all workers ended at once with the same problems, and return the problems."""
     errors = [worker.end() for worker in workers]
     assert [type(error) for error in errors] == [ContradictionError] * len(errors), errors
     assert {error.exit_code for error in errors} == {78}
@@ -127,7 +127,7 @@ def test_a_list_in_another_order_is_shown_where_it_differs_first(cluster):
     swapped = three.moved(worker_1=mine[2], worker_2=mine[1])
     workers = three.start_all(0, 1)
     facts = replace(three.facts, hosts=host_list(swapped))
-    # Its own address is the one that the others take for worker-1's: it is their worker-2.
+    # Its list has worker-2 at the others' address of worker-1. It runs at their worker-2's address.
     workers.append(three.start(2, facts=facts))
     (problem,) = contradicted(workers)
     assert problem == Problem(
@@ -174,11 +174,11 @@ def test_swapped_lists_where_both_believe_to_be_the_chief(cluster):
 
 
 def test_a_worker_with_another_chief_ends_all_whom_it_reaches(cluster):
-    """In its list worker-1 of the others is the chief; nobody has it in a list."""
+    """Its list names the others' worker-1 as the chief. No other list has it."""
     three = cluster(3)
     b = three.member(1).address
     workers = three.start_all(0, 1)
-    workers[1].wait_for("waiting for 1 of 3 workers", "worker-2")  # has it from the chief
+    workers[1].wait_for("waiting for 1 of 3 workers", "worker-2")  # the chief has told it
     spec = ClusterSpec.of_workers([three.member(1).address, cluster(1).member(0).address])
     workers.append(three.start(1, spec=spec, facts=replace(three.facts, hosts=host_list(spec))))
     (problem,) = contradicted(workers)

@@ -1,4 +1,4 @@
-"""MIN_WORKERS: those who stay go on without the lost, which are taken in when they are back."""
+"""MIN_WORKERS: survivors continue without lost workers, and take them in when they come back."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from harness.play import Play, Player, check_circle, seen, until
 
 
 async def begin(count: int, least: int, **options: object) -> Play:
-    """Return workers of which at least so many go on, in a ring."""
+    """Return workers in a ring. At least `least` of them go on after a loss."""
     play = Play(count, least=least, **options)
     await play.begin()
     return play
 
 
 async def back(play: Play, place: int, **options: object) -> Player:
-    """Start a worker that was lost, while the others train."""
+    """Start a lost worker again, while the others train."""
     one = play.replace(place, **options)
     await one.start()
     return one
@@ -55,7 +55,7 @@ async def test_the_lost_are_waited_for_first():
 
 
 async def ring_with_one_back_after(play: Play, seconds: float) -> list[Ring]:
-    """Lose worker 1, which is back after so long and asks a minute later; return the rings."""
+    """Lose worker 1, start it again after `seconds`, and let it ask a minute later."""
     await play.lose(1)
     asked = [play.players[place].ask() for place in (0, 2)]
     await asyncio.sleep(seconds)
@@ -110,7 +110,7 @@ async def test_who_was_lost_goes_ahead_and_is_taken_in_when_its_command_asks():
     await asyncio.sleep(3 * 86_400 / 30)
     assert not asked.done()  # it may wait for ever
     assert len(set(one.prolonged)) == 1
-    assert len([line for line in one.lines if one.prolonged[0] in line]) < 30  # ever more seldom
+    assert len([line for line in one.lines if one.prolonged[0] in line]) < 30  # less and less often
     await play.lose()  # as the commands do at the end of a call
     rings = await asyncio.gather(play.players[0].ask(), asked, play.players[2].ask())
     check_circle(rings)
@@ -162,7 +162,7 @@ async def test_one_whose_ring_broke_before_worker_0_has_noticed_is_told_so():
 
 
 async def test_half_of_those_who_trained_last_wait_for_the_others():
-    """Two of three train. One is lost: it may be frozen, or go on with another in place of 0."""
+    """Two of three train, and one is lost. It may be frozen, or go on with another worker 0."""
     play = await begin(3, 2)
     await play.lose(1)
     await play.ring(0, 2)
@@ -181,7 +181,7 @@ async def test_half_of_those_who_trained_last_wait_for_the_others():
 
 
 async def test_worker_0_in_another_process_leads_most_of_those_who_trained_last():
-    """A new worker 0 knows of no ring; those who have been in one say so."""
+    """A new worker 0 knows of no ring. The workers of the last ring tell it."""
     play = await begin(5, 3)
     await play.lose(0, 4)
     asked = [play.players[place].ask() for place in (1, 2, 3)]
@@ -195,7 +195,7 @@ async def test_worker_0_in_another_process_leads_most_of_those_who_trained_last(
 async def test_one_of_those_who_trained_last_waits_whoever_replaced_the_others(
     of_worker_0, of_the_other
 ):
-    """The other two may go on elsewhere: with a second worker 0, or after this one was frozen."""
+    """The other two may go on elsewhere, with a second worker 0 or while this one was frozen."""
     play = Play(3, least=2)
     started = [
         play.replace(0, seen=seen(of_worker_0, 3)).start(),
@@ -207,7 +207,7 @@ async def test_one_of_those_who_trained_last_waits_whoever_replaced_the_others(
 
 
 async def test_a_worker_0_that_was_replaced_ends_alone():
-    """It was frozen; the others went on with another, which is gone for the moment."""
+    """It was frozen. The others went on with another worker 0, which is away for the moment."""
     play = Play(3, least=2)
     old = play.player(0, seen=seen(5, 3)).start()
     other = play.replace(1, seen=seen(6, 3)).start()
@@ -242,7 +242,7 @@ async def test_who_comes_with_other_settings_is_told_so_and_the_others_go_on():
 
 @pytest.mark.parametrize("asks", [True, False], ids=["it asks", "it starts"])
 async def test_who_is_known_to_be_missing_is_not_waited_for_again(asks):
-    """One comes back and is lost while the others save; nobody of the ring is lost."""
+    """A worker comes back and is lost while the others save. The ring loses no worker."""
     play = await begin(3, 2, after_seconds=200.0)
     await play.lose(1)
     await play.ring(0, 2)
@@ -276,7 +276,7 @@ async def test_one_that_only_starts_holds_nobody_up(was_awaited):
 
 
 async def test_one_whose_neighbour_cannot_be_reached_is_left_out_for_a_while():
-    """It and worker 0 reach each other, and so it is at each meeting; but there is no ring."""
+    """It reaches worker 0, so it comes to each meeting. But no ring can be formed with it."""
     play = await begin(3, 2)
     await play.lose(1)
     await play.ring(0, 2)

@@ -1,4 +1,4 @@
-"""Who is accepted as the left neighbour, and what a member takes for a ring."""
+"""The peers that a member accepts as its left neighbour, and the rings that it accepts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEETING = "of this test"
 
 
 class Acted:
-    """Worker 0 of three, which a test plays: worker 1 has checked in with it."""
+    """Worker 0 of three, played by the test. Worker 1 checks in with it."""
 
     def __init__(self, play: Play) -> None:
         self.play = play
@@ -39,13 +39,13 @@ class Acted:
         return Message(kind, {**message.fields, **fields})
 
     async def join(self, place: int, **fields: Any) -> Message:
-        """Dial worker 1 as the worker at a place; return its answer."""
+        """Dial worker 1 as the worker at a place, and return the answer."""
         dialer = Dialer(self.network, TOKEN, Timing())
         async with dialer.dial(self.play.address(1)) as connection:
             return await connection.ask(self.card(JOIN, place, **fields), 10.0)
 
     async def lead(self, link: dict[str, object]) -> list[Message | str]:
-        """Answer worker 1's check-in with LINK; return what it says until it hangs up."""
+        """Answer worker 1's check-in with LINK. Return its messages until it hangs up."""
         port = await self.network.open_port(
             self.play.spec, self.play.spec.members[0], 0.0, lambda *_: None
         )
@@ -56,7 +56,7 @@ class Acted:
             await connection.send(self.card(CARD, 0))
             await connection.send(Message(LINK, {"number": 1, **link}))
             try:
-                for _ in range(4):  # a chief that is not heard for 10 s counts as lost
+                for _ in range(4):  # a chief that is silent for 10 s counts as lost
                     await asyncio.sleep(4.0)
                     await connection.send(Message(PING, {"number": 0}))
                     while (message := await connection.receive(30.0)).kind != PING:

@@ -1,4 +1,4 @@
-"""Workers that are lost: at every moment, whichever they are, all meet again and are a ring."""
+"""Whichever workers are lost, and whenever: all meet again and form a ring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOST = [
     if size < count
 ]
 DELAYS = (0.0, 0.005, 0.012, 0.02, 5.0)
-"""Between the others' ask and the end of those that are lost: within a meeting, and after it."""
+"""Seconds from the workers' ask to a loss: during a meeting, and after it."""
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ async def test_those_that_stay_are_a_ring_with_those_that_replace_the_lost(
     asked = {place: play.players[place].ask() for place in stay}
     await asyncio.sleep(30)
     await asyncio.gather(*(play.replace(place).start() for place in lost))
-    assert not any(one.done() for one in asked.values())  # for those have not asked yet
+    assert not any(one.done() for one in asked.values())  # the replacements have not asked yet
     asked |= {place: play.players[place].ask() for place in lost}
     rings = await asyncio.gather(*(asked[place] for place in range(count)))
     check_circle(rings)
@@ -68,7 +68,7 @@ async def test_who_waits_is_shown_to_wait_and_says_for_whom():
     await asyncio.gather(asked, again.ask())
     assert not one.is_waiting
     agreed = [[line for line in who.lines if "are here and agree" in line] for who in (one, again)]
-    assert [len(lines) for lines in agreed] == [2, 1]  # once for each time that all met
+    assert [len(lines) for lines in agreed] == [2, 1]  # once for each meeting of all
 
 
 async def test_whoever_does_not_come_is_named():
@@ -134,13 +134,13 @@ async def test_a_worker_0_that_starts_has_those_who_ask_wait_for_its_command():
     await asyncio.sleep(50)
     new = play.replace(0)
     await new.start()
-    await asyncio.sleep(1000)  # longer than they wait for one to come: its command starts
+    await asyncio.sleep(1000)  # longer than `gate`: the others wait for its command to start
     await play.players[1].hear("worker-0 at", "its command has not asked for its neighbours yet")
     check_circle(await asyncio.gather(new.ask(), *asked))
 
 
 async def _live(play: Play, place: int, chance: random.Random) -> None:
-    """Be one container: its command asks, trains until the ring breaks, and asks again."""
+    """Play one container: its command asks, trains until the ring breaks, and asks again."""
     one = play.players[place]
     await one.start()
     await asyncio.sleep(chance.choice([0.0, 0.1, 3.0, 30.0]))
@@ -151,7 +151,7 @@ async def _live(play: Play, place: int, chance: random.Random) -> None:
 
 
 def _is_whole(play: Play) -> bool:
-    """Whether all are one ring; the command of worker 0 ends a ring to take others in."""
+    """Tell whether all are one ring. As worker 0's command, end a ring that others wait to join."""
     chief = play.players[0]
     if chief.ring and chief.news and chief.news.pop():
         for one in play.players:

@@ -1,4 +1,4 @@
-"""The network of the first ring is measured beside it, over connections of its own."""
+"""The network of the first ring is measured, over separate connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATES = [9.4e9, 9.1e9, 9.4e8]
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Who measured, and over which connections."""
+    """The measurements that were made, as (rank, left connection, right connection)."""
     found = []
 
     async def measure(rank, size, left, right, effort):  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""MIN_WORKERS at the gate: a newcomer that is wrong ends alone, whichever worker it is."""
+"""MIN_WORKERS at the gate: a newcomer that disagrees ends alone, whichever worker it is."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.timing import QUICK
 
 FEWER = Fewer(2, 60.0)
 LATE = replace(QUICK, collect_seconds=5.0)
-"""Of one that finds something wrong, and waits until all have met it."""
+"""For a worker that finds a contradiction, and waits until all have met it."""
 
 
 def test_a_new_worker_0_with_another_image_ends_alone(cluster):
-    """It accuses those who trained; who is as new as it is hears nothing of that."""
+    """It accuses the workers that have trained. Another newcomer hears nothing of it."""
     four = cluster(4)
     stay = [four.start(place, generation=9, fewer=FEWER) for place in (1, 2)]
     stay.append(four.start(3, fewer=FEWER))
@@ -35,7 +35,7 @@ def test_a_new_worker_with_another_index_at_the_address_of_worker_0_ends_alone(c
     three = cluster(3)
     stay = [three.start(place, generation=9, fewer=FEWER) for place in (1, 2)]
     there = three.moved(worker_2=str(three.member(0).address))
-    slow = replace(QUICK, collect_seconds=1.5)  # it finds itself there, too, and sooner
+    slow = replace(QUICK, collect_seconds=1.5)  # it finds itself at that address, too, and earlier
     wrong = three.start(2, spec=there, fewer=FEWER, timing=slow)
     for worker in stay:
         worker.wait_for(
@@ -48,8 +48,8 @@ def test_a_new_worker_with_another_index_at_the_address_of_worker_0_ends_alone(c
 
 @pytest.fixture
 def contradicting(monkeypatch):
-    """Return what is no longer empty as soon as worker 0 collects what else is wrong."""
-    begun, contradict = [], ChiefRole._contradict  # noqa: SLF001 -- nobody says so
+    """Return a list that is filled as soon as worker 0 collects contradictions."""
+    begun, contradict = [], ChiefRole._contradict  # noqa: SLF001 -- no line reports it
 
     async def noted(self):
         begun.append(self)
@@ -62,7 +62,7 @@ def contradicting(monkeypatch):
 def test_a_new_worker_0_hears_those_who_trained_before_it_ends_for_another_new_one(
     cluster, contradicting
 ):
-    """It is the first that comes, and only who trained shows that it is new."""
+    """It comes first. Only workers that have trained show that it is new."""
     five = cluster(5)
     chief = five.start(0, fewer=FEWER, timing=LATE)
     wrong = five.start(3, facts=replace(five.facts, image="0.2.0"), fewer=FEWER, timing=LATE)

@@ -1,4 +1,4 @@
-"""Another worker at a worker's address: wrong if it stays, and only missing while it may go."""
+"""A wrong worker at an address counts as missing at first, and as a contradiction if it stays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENT = dataclasses.replace(QUICK, passing_seconds=60.0)
 
 
 def test_one_that_had_the_address_for_a_moment_ends_nobody(cluster):
-    """As of two containers that start anew, of which one gets the address that the other had."""
+    """As when two containers restart, and one gets the address that the other had."""
     three = cluster(3)
     moved = three.world.space.moved
     chief, other, last = (three.member(rank).address for rank in range(3))
@@ -50,7 +50,7 @@ def met(cluster):
     def meet(
         *cards: tuple[int, str], patience: float = 0.0, pause: float = 0.0, **given: float
     ) -> list[bool]:
-        """Tell of each (index, process) whether it counts as who it is."""
+        """Tell for each (index, process) whether its card counts."""
 
         async def count() -> list[bool]:
             timing = dataclasses.replace(QUICK, passing_seconds=patience)

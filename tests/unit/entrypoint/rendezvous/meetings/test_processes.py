@@ -56,7 +56,7 @@ def test_a_frozen_chief_is_missed_and_found_again(cluster):
 
 
 def test_a_worker_takes_the_place_of_one_that_is_silent_for_good(cluster):
-    """As after a machine's loss: nothing has ended the old connection, and nobody answers."""
+    """As after the loss of a machine: the old connection is open, and silent."""
     three = cluster(3)
     chief, frozen = three.start(0), three.start(1)
     frozen.wait_for("waiting for 1 of 3 workers")
@@ -71,7 +71,7 @@ def test_a_worker_takes_the_place_of_one_that_is_silent_for_good(cluster):
 
 @pytest.mark.parametrize("first", ["stale", "newer"])
 def test_of_two_with_one_index_the_one_that_was_in_an_older_ring_goes_alone(cluster, first):
-    """As after a worker was frozen, replaced, and has thawed."""
+    """As when a worker was frozen, was replaced, and has thawed."""
     three = cluster(3)
     chief = three.start(0, generation=9)
     elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
@@ -90,7 +90,7 @@ def test_of_two_with_one_index_the_one_that_was_in_an_older_ring_goes_alone(clus
 
 
 def test_one_that_was_in_no_ring_is_no_older_than_one_that_was(cluster):
-    """Its index may be wrong, or it may be the replacement of the other: nobody here can know."""
+    """Its index may be wrong, or it may be the other's replacement. No worker can know."""
     two = cluster(3)
     chief, one = two.start(0), two.start(1, generation=9)
     chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
@@ -103,7 +103,7 @@ FEWER = Fewer(2, 60.0)
 
 @pytest.mark.parametrize("first", ["of the last ring", "new"])
 def test_where_fewer_may_go_on_the_new_one_of_two_with_one_index_goes_alone(cluster, first):
-    """As where a worker was frozen and replaced, and thaws before the other was in a ring."""
+    """As when a worker was frozen and replaced, and thaws before the other was in a ring."""
     three = cluster(3)
     chief = three.start(0, generation=9, fewer=FEWER)
     elsewhere = three.moved(worker_1=str(cluster(1).member(0).address))
@@ -136,7 +136,7 @@ def test_where_fewer_may_go_on_a_new_one_with_other_facts_goes_alone(cluster):
 
 @pytest.mark.parametrize("generation", [9, 0], ids=["who trained", "who waits, new as it is"])
 def test_where_fewer_may_go_on_a_new_one_that_dials_a_member_has_no_say_there(cluster, generation):
-    """In its list another worker is the first, and it tells that one what is wrong with it."""
+    """Its list has another first worker, and it reports the contradiction to that one."""
     three = cluster(3)
     stay = [
         three.start(0, generation=9, fewer=FEWER),
@@ -154,7 +154,7 @@ def test_where_fewer_may_go_on_a_new_one_that_dials_a_member_has_no_say_there(cl
 
 
 def test_one_of_the_last_ring_that_differs_ends_it_for_all(cluster):
-    """It is not for worker 0 alone to say which of the two is right."""
+    """Worker 0 alone cannot decide which of the two is right."""
     three = cluster(3)
     facts = replace(three.facts, image="0.2.0")
     all_three = [

@@ -1,4 +1,4 @@
-"""Who goes on without the others: enough of the processes that trained last."""
+"""A quorum of the processes that trained last continues without the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.timing import QUICK
 
 @dataclass
 class Known:
-    """What is known of the others, by their places."""
+    """The states in which the other workers are expected, by place."""
 
     others: Mapping[int, Expected] = field(default_factory=dict)
     only_last_ring: bool = False
@@ -40,9 +40,9 @@ def known(awaited=(), missing=(), left_out=()) -> Known:
 
 @pytest.fixture
 def choose(cluster):
-    """Return a function that makes a chief's question, of so many workers of which some are here.
+    """Return a function that makes a chief's terms, and the sessions of the workers that are here.
 
-    `ring` is a generation and its size, or a generation alone: that was of all workers.
+    `ring` is (generation, size), or the generation of a ring of all workers.
     """
 
     clusters = functools.cache(cluster)
@@ -90,7 +90,7 @@ def test_enough_of_those_who_trained_last_go_on(choose, count, ring, others):
         (3, 0, {"worker_1": 7}, "1 of the 3"),
         # Worker 0 was frozen and replaced, and finds the replacement of another.
         (3, 7, {"worker_2": 0}, "1 of the 3"),
-        # One who was left out meets a second worker 0, beside those who train.
+        # A worker that was left out meets a second worker 0, while others train.
         (3, 0, {"worker_1": (7, 3)}, "1 of the 3"),
         # Half of the last ring is not more than half.
         (3, (8, 2), {"worker_1": 7}, "1 of the 2"),
@@ -116,9 +116,9 @@ def test_all_go_on_whatever_they_remember(choose, ring):
     [
         # Worker 2 is taken in while 3 and 4 have been missing all the time.
         ({2}, {3, 4}, {"worker_1": (8, 2), "worker_2": 0}, 0.0),
-        # It has not come after all: those of the ring are enough.
+        # Worker 2 has not come after all: the workers of the ring are enough.
         ({2}, {3, 4}, {"worker_1": (8, 2)}, 5.0),
-        # It had been waiting, and has gone again before the ring ended.
+        # Worker 2 had been waiting, and left before the ring ended.
         (set(), {2, 3, 4}, {"worker_1": (8, 2)}, 0.0),
         (set(), set(), {"worker_1": (8, 2), "worker_2": 0}, 5.0),
     ],
@@ -165,14 +165,14 @@ def test_those_who_remember_nothing_wait_for_all_as_at_a_first_start(choose):
 
 
 def test_no_two_groups_follow_one_ring(choose):
-    """Of all pairs of groups that share no process, whoever was replaced, one waits."""
+    """Of two groups that share no process, one waits, whichever workers were replaced."""
     for left in range(32):
         places = [place for place in range(5) if left >> place & 1]
         ways = []
-        for mine in (True, False):  # a side has those processes, or the others
+        for mine in (True, False):  # this group's processes, or all others
             remembers = {place: 7 if (place in places) is mine else 0 for place in range(5)}
             own, others = remembers.pop(0), remembers
-            for without in range(1, 5):  # all others are there, in other processes if need be
+            for without in range(1, 5):  # all others are here, as replacements where needed
                 here = {f"worker_{place}": others[place] for place in others if place != without}
                 given, sessions = choose(5, 3, own, **here)
                 if choose_members(given, sessions, 1000.0):
@@ -182,9 +182,9 @@ def test_no_two_groups_follow_one_ring(choose):
 
 @pytest.mark.parametrize("count", [3, 5, 7])
 def test_no_ring_of_a_chain_is_followed_by_two_smaller_ones(choose, count):
-    """Whoever is there, frozen, replaced or left out, and whatever the chief's command does."""
+    """Workers are absent, frozen, replaced and left out at random, and ask at random."""
     chance = random.Random(count)
-    processes = [[(1, count)] for _ in range(count)]  # what those remember that have one index
+    processes = [[(1, count)] for _ in range(count)]  # the last rings of each index's processes
     newest, followed = 1, []
     for _ in range(1000):
         for here in processes:

@@ -1,4 +1,4 @@
-"""What is lost during the release holds nobody for longer than the bound."""
+"""A worker or message that is lost during the release delays no other beyond the limit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from entrypoint.rendezvous.transport.messages import GO, RELEASE
 from entrypoint.rendezvous.transport.timing import Timing
 
 PATIENT = Timing(alive_seconds=5.0)
-"""Keeps its promise to leave the decision to the chief for this long."""
+"""A member that has promised waits this long for the chief's decision."""
 
 
 def test_a_member_that_does_not_acknowledge_holds_nobody(cluster, monkeypatch):
-    release = MemberRole._release  # noqa: SLF001 -- only a member's inside can hang there
+    release = MemberRole._release  # noqa: SLF001 -- it hangs within this method
 
     async def stuck(self, connection, message):
         if self._attempt.me.task.index == 1:

@@ -1,4 +1,4 @@
-"""Commands that ask for their neighbours: who is connected with whom, and what is said."""
+"""Commands that ask for their neighbours: their connections, and the lines that are printed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_late_command_is_awaited_and_named(late):
     for one in early:
         await one.hear(f"worker-{late} at", "has not asked for its neighbours yet")
         assert not one.is_waiting  # its command has never trained
-    await asyncio.sleep(5000)  # STARTUP_TIMEOUT is none here
+    await asyncio.sleep(5000)  # there is no STARTUP_TIMEOUT here
     rings = await asyncio.gather(*asked, play.players[late].ask())
     check_circle(sorted(rings, key=lambda ring: ring.rank))
 

@@ -1,4 +1,4 @@
-"""Which state of a meeting comes next."""
+"""The next state of a meeting."""
 
 from __future__ import annotations
 
