@@ -82,7 +82,7 @@ def close(found, expected):
 
 
 def test_calls_and_own_loops_end_as_on_one_device(tmp_path):
-    """Make all kinds of calls, with the script's own traced steps between them."""
+    """The calls are of all kinds, with the script's own traced steps between them."""
 
     def program():
         model, noting = network(), Replicas()

@@ -64,7 +64,7 @@ def test_a_function_of_a_step_that_is_only_traced_applies_gradients_later():
         optimizer.apply([tf.ones([1])], [weights])
         return update()
 
-    in_step(only_traced, 0.5, is_own_step=True)  # run here to see what is in it
+    in_step(only_traced, 0.5, is_own_step=True)  # outside of tests, it is only traced
     assert weights.numpy() == [0.5]
     in_step(update, 0.5, is_own_step=True)
     assert weights.numpy() == [0.0]

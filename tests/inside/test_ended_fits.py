@@ -122,7 +122,7 @@ SHORT = ["evaluate", "layer", "save", "another model"]
     "use", [use if use in SHORT else pytest.param(use, marks=pytest.mark.long) for use in USES]
 )
 def test_weights_that_the_script_uses_stay_and_are_never_other_ones(script, use, capsys):
-    """A script that uses weights only in its second run is refused."""
+    """If a script uses weights only at its second start, it is refused."""
     first = script()
     model = first.model()
     first.fit(model)

@@ -23,7 +23,7 @@ def test_both_forms_predict_what_the_model_predicts(tmp_path):
 
 
 def test_a_missing_folder_is_made_and_one_that_cannot_be_renamed_is_copied(tmp_path, monkeypatch):
-    """Cloud Storage FUSE refuses to rename such a folder; shutil calls the same os.rename."""
+    """Cloud Storage FUSE refuses to rename large folders; shutil calls the same os.rename."""
 
     def rename(*_):
         raise OSError(errno.EMFILE, "directory has more entries than the limit")

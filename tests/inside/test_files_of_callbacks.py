@@ -90,7 +90,7 @@ def test_what_is_written_on_is_given_again(two, disks):
             log.write(line)
             log.flush()
 
-        # Opened before: as if within the first hook.
+        # The log was opened before the hook. A write by name notes it, as if it were opened now.
         assert two(lambda: (by_text(disks[0] / "log.csv"), log.seek(0), write("one\n"))[-1])
         assert two(lambda: write("two\n"))["log.csv"].startswith(b"one\ntwo\n")
 
@@ -127,7 +127,8 @@ def test_what_is_written_in_the_scripts_working_folder_is_given(two, disks, monk
 
 
 def test_what_is_too_much_is_said_once(two, disks, monkeypatch, caplog):
-    # pytest listens at a log that does not propagate: one that then does would be heard twice.
+    # pytest also captures a log that does not propagate. If a test then lets it propagate, pytest
+    # captures each message twice.
     monkeypatch.setattr(shared_files, "LARGEST_BYTES", 3)
     monkeypatch.setattr(shared_files, "MOST_FILES", 2)
     names = ["a", "b", "c"]

@@ -314,7 +314,7 @@ def fitted(make, strategy, mode=CHECK, **options):
 
 
 def trained(model, mode=CHECK, **options):
-    """Train with `fit`, without the parts that scripts' fits get from outside of the engine."""
+    """Train with the engine alone, in a mode of the first batch; return the history."""
 
     def around(run, given, call):
         return run(given, replace(call, watched=Watched(first_batch=mode)))

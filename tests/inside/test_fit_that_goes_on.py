@@ -486,7 +486,7 @@ def late():
 
 
 def in_calls_of(steps, kept):
-    """Return a function that runs a fit in calls of `steps`; None: as many as take a second."""
+    """Return a function that runs a fit in calls of that many steps; None: of a second each."""
 
     def around(fit, given, call):
         order = replace(call.order, steps_a_call=steps)
@@ -523,7 +523,7 @@ def traces_of(model):
 
 
 def left_threads():
-    """Return the threads of a fit that live on, after a while to end."""
+    """Return the threads of a fit that are still alive after up to 5 s."""
     found = [one for one in threading.enumerate() if one.name.startswith(("saver", "labour"))]
     for one in found:
         one.join(5)

@@ -48,7 +48,7 @@ class DiesInValidation(InEpoch):
         if self.epoch != 1:
             return
         limit = time.monotonic() + 60
-        while not [*self.folder.glob(f"*.{Stage.TRAINED}-*")]:  # not written for a short validation
+        while not [*self.folder.glob(f"*.{Stage.TRAINED}-*")]:  # a short validation has none
             assert time.monotonic() < limit, [*self.folder.iterdir()]
             time.sleep(0.05)
         raise RuntimeError("killed")

@@ -121,7 +121,7 @@ class Echo:
 
 @pytest.mark.usefixtures("_as_bfloat16")
 def test_gradients_alone_travel_so():
-    """Metrics, counts of examples and BatchNorm's averages do not."""
+    """Metrics, counts of examples and BatchNorm's averages travel as float32."""
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(5), keras.layers.BatchNormalization()]

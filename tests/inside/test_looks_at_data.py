@@ -35,7 +35,7 @@ def test_how_data_are_read_is_traced_to_be_read_and_before_that_for_replicas(str
         model = keras.Sequential([keras.layers.Dense(1, "sigmoid")])
         model.compile("adam", "mse", metrics=["mae"])
     model.fit(X, Y, batch_size=8, epochs=2, validation_data=(X, Y), verbose=0)
-    # One replica's model is built from the batches that it reads, as any is in its validation.
+    # One replica builds its model from the batches that it reads, and so does any validation.
     is_built_before = strategy.num_replicas_in_sync > 1
     assert len(readings) == 2 + is_built_before
 

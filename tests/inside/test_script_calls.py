@@ -84,7 +84,7 @@ def test_an_error_of_the_script_stays_its_own(model, peer):
 
 
 def test_few_rows_are_predicted_alone_with_the_chiefs_values(model, peer):
-    """Each worker has drawn the weights of a model that is built for itself."""
+    """Each worker draws a built model's weights for itself."""
     theirs = keras.models.clone_model(model)
     theirs.compile("sgd", "mse")
     peers = peer.calls(takes_values(theirs))  # and gathers nothing
@@ -314,7 +314,7 @@ STARTS = "from cluster_trainer import start_strategy; start_strategy()"
 
 @pytest.fixture
 def forked(tmp_path):
-    """Return a function that runs a script of two workers in a fork, to its code and output."""
+    """Return a function that runs a script of two workers in a fork; it returns code and output."""
 
     def run(program, **environ):
         file, printed = tmp_path / "script.py", tmp_path / "printed"

@@ -1,4 +1,4 @@
-"""The programs that `selftest` runs on GPUs only run here on logical CPU devices."""
+"""The programs that `selftest` runs only on GPUs, here on logical CPU devices."""
 
 import json
 
