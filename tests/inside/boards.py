@@ -1,4 +1,4 @@
-"""Event files, read back by TensorBoard's own reader."""
+"""Read event files back with TensorBoard's own reader."""
 
 import numpy as np
 from tensorboard.backend.event_processing import event_accumulator, plugin_event_accumulator
@@ -6,9 +6,9 @@ from tensorboard.util.tensor_util import make_ndarray
 
 
 def read(folder):
-    """Return what TensorBoard shows of a folder, tag -> [(step, value)]: its server's own reader.
+    """Return {tag: [(step, value)]} of a folder, as TensorBoard's server reads it.
 
-    The older one, which programs use, has to find the same numbers.
+    The older reader, which programs use, must find the same numbers.
     """
     found = plugin_event_accumulator.EventAccumulator(str(folder), {"tensors": 0})
     found.Reload()

@@ -16,7 +16,7 @@ from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.fits import process
 from cluster_trainer.fits.kept import checkpoint_callback
 
-# Each process that a test starts, and each fit of a test, is a start of its own; see starts.py.
+# Each process that a test starts is a new start, and so is each fit of a test; see starts.py.
 for of_a_start in ("START_ID", "END_MARKS"):
     os.environ.pop(of_a_start, None)
 # No other process of this run trains into the same folder.
@@ -27,7 +27,7 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 
 
 def keep_iterators():
-    """Let no iterator of several devices be destroyed, for which TensorFlow waits up to 10 s."""
+    """Keep all multi-device iterators alive: TensorFlow takes up to 10 s to destroy one."""
     begin, kept = OwnedMultiDeviceIterator.__init__, []
 
     def begin_and_keep(iterator, *given, **named):
@@ -42,18 +42,18 @@ keep_iterators()
 
 @cache
 def strategy_of(replicas):
-    """No strategy for one replica, MirroredStrategy on as many CPU devices for more."""
+    """Return the default strategy for one replica, else MirroredStrategy on that many CPUs."""
     if replicas == 1:
         return tf.distribute.get_strategy()
-    # Strategies of several sizes in one process would number their groups alike; TensorFlow's own
-    # tests set them apart in this way.
+    # Strategies of several sizes in one process would use the same collective keys.
+    # TensorFlow's own tests separate them in this way.
     tf.distribute.MirroredStrategy._collective_key_base = 1000 * replicas  # noqa: SLF001
     return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
 
 
 @pytest.fixture(scope="session")
 def starts():
-    """What starts scripts in processes that have TensorFlow imported already."""
+    """Start scripts in processes that have already imported TensorFlow."""
     return Starts()
 
 
@@ -64,27 +64,27 @@ def strategy(request):
 
 @pytest.fixture(autouse=True)
 def saves_at_the_end_of_each_epoch(monkeypatch):
-    """Whatever that costs, and if it has to wait: the epochs of tests take milliseconds."""
+    """Save at any cost, and never skip a save: the epochs of tests take milliseconds."""
     monkeypatch.setattr(checkpoint_callback, "SHARE", float("inf"))
     monkeypatch.setattr(Saver, "is_busy", False)
 
 
 @pytest.fixture(autouse=True)
 def runs_of_its_own(monkeypatch, tmp_path):
-    """Let no script find what another test has left, or a folder that is held."""
+    """Give each test its own runs folder, without other tests' files and locks."""
     monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path / "runs"))
 
 
 @pytest.fixture
 def keeps_nothing(monkeypatch):
-    """Let no fit go on from what one of another test has left, or hold the runs' folder."""
+    """Keep no checkpoints: no fit resumes another test's fit or locks the runs folder."""
     monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
     monkeypatch.setattr(process, "_present", process.Process())
 
 
 @pytest.fixture
 def disk(monkeypatch):
-    """What reached the disk for good, in order: `sync NAME` and `rename OLD NEW`."""
+    """The syncs and renames of files, in order, as `sync NAME` and `rename OLD NEW`."""
     events = []
     real_sync = os.fsync
 
@@ -106,7 +106,7 @@ def disk(monkeypatch):
 
 
 def pytest_collection_finish():
-    """Look through fewer objects, and seldom: a tenth of the time went there."""
+    """Collect garbage rarely and among fewer objects: it took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
 

@@ -1,7 +1,7 @@
-"""Python processes that have Keras imported already: a start takes a fraction of a second.
+"""Start Python processes that have Keras imported already, in a fraction of a second.
 
-A process that imports Keras once, and runs no operation, forks for each of them. It imports it with
-the engine off; a fork then calls what the import calls otherwise, with its own variables.
+A server process imports Keras once, with the engine off, and runs no operation. It forks for each
+start. The fork then calls what the import would have called, with its own variables.
 """
 
 import atexit
@@ -18,13 +18,13 @@ from pathlib import Path
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["keras"])
 OF_A_START = ("TF_CONFIG", "START_ID", "END_MARKS")
-# multiprocessing can read an exit code once only. Of two threads that read it at the same time, one
-# gets the code and the other 255, and whichever is later stays.
+# multiprocessing can read an exit code only once. If two threads read it at the same time, one gets
+# the code and the other gets 255, and the later result stays.
 READS = threading.Lock()
 
 
 class Fork:
-    """A process, with what of a Popen's the tests use, from any thread."""
+    """A process with the part of Popen's interface that the tests use, from any thread."""
 
     def __init__(self, process):
         self._process, self.pid = process, process.pid
@@ -47,21 +47,22 @@ class Fork:
 
 
 def start(command, environ, output, *, folder=None, asks=None):
-    """Start what `python *command` would be: a script, or `-m` and a module.
+    """Start `python *command` as a fork; the command is a script, or `-m` and a module.
 
-    Its variables are `environ`, what it prints is in `output`, and its group's socket is `asks`.
+    The fork has the variables `environ` and the socket `asks` of its group. It prints to the file
+    `output`.
     """
     _begin_server()
     folder = folder or Path.cwd()
     arguments = (list(map(str, command)), dict(environ), str(output), str(folder), asks)
     process = SERVER.Process(target=_run, args=arguments)
     with READS:
-        process.start()  # reads the exit codes of those that have ended, too
+        process.start()  # also reads the exit codes of processes that have ended
     return Fork(process)
 
 
 def _begin_server():
-    """Let the process that forks begin, without what belongs to this one's start."""
+    """Start the server without the variables of this process's own start."""
     before = dict(os.environ)
     for name in OF_A_START:
         os.environ.pop(name, None)
@@ -74,7 +75,7 @@ def _begin_server():
 
 
 def _run(command, environ, output, folder, asks):
-    """Be that process, in the fork."""
+    """Run the command in the fork, and end the fork with its exit code."""
     os.setsid()
     os.environ.clear()
     os.environ.update(environ)
@@ -116,8 +117,8 @@ def _code_of(command):
 
 
 def _as_if_imported(*, is_script):
-    """Do what the import of TensorFlow and Keras does by the variables of a process."""
-    import numpy as np  # noqa: PLC0415  as below: not in the process of the tests
+    """Do what the import of TensorFlow and Keras does with a process's variables."""
+    import numpy as np  # noqa: PLC0415  not in the tests' process
 
     from cluster_trainer import hook  # noqa: PLC0415
     from cluster_trainer.distribution.of_script import set_devices_of_script  # noqa: PLC0415

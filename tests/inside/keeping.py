@@ -1,4 +1,4 @@
-"""Fits that a test runs by a function of its own, where a script's would be kept."""
+"""Replace the function that keeps a script's fits by a function of the test."""
 
 from contextlib import contextmanager
 from unittest import mock
@@ -8,7 +8,7 @@ from cluster_trainer.fits import fit
 
 @contextmanager
 def fits_run_by(around):
-    """Let the `fit` that is called inside be run by `around(run, given, call)`."""
+    """Run each `fit` inside through `around(run, given, call)`."""
 
     def run_by(_, run, given, call, __):
         return around(run, given, call)

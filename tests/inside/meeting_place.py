@@ -1,7 +1,7 @@
-"""Stands in for the entrypoints of several workers on one machine: it connects those that ask.
+"""Stand in for the entrypoints of several workers on one machine: connect those that ask.
 
-Everything else is real: the workers are processes, `python -m trainer` or a script, and their sums
-go round a ring on sockets.
+Everything else is real. The workers are processes, `python -m trainer` or a script, and they sum
+over a ring of sockets.
 """
 
 import json
@@ -27,7 +27,7 @@ LONGEST_ASK = 4096
 
 
 class Worker:
-    """One worker; a new process takes its place when it was killed."""
+    """One worker; `start` replaces its process after a kill."""
 
     def __init__(self, rank: int, size: int, folder: Path, command: list[str], **settings: str):
         self.rank, self.folder, self.command = rank, folder, command
@@ -44,7 +44,7 @@ class Worker:
         self.starts, self.was_killed = 0, False
 
     def start(self, *, is_late: bool = False) -> None:
-        """Start a process, with a socket to ask on; late, while the others train."""
+        """Start a process with a socket to ask on; `is_late` if the others already train."""
         self.asks, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         variables = {
             "CLUSTER_COMES_LATE": str(int(is_late)),
@@ -58,7 +58,7 @@ class Worker:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """What it says that it is at; empty before it says anything."""
+        """The contents of the worker's status file; empty before the first status."""
         try:
             return json.loads((self.folder / f"status-{self.rank}.json").read_text())
         except (OSError, ValueError):
@@ -66,11 +66,11 @@ class Worker:
 
     @property
     def result(self) -> Mapping[str, Any]:
-        """What the trainer has written at its end."""
+        """The result that the trainer writes at its end."""
         return json.loads((self.folder / f"run/worker-{self.rank}/result.json").read_text())
 
     def kill(self) -> None:
-        """End the process, and the one below it that trains, by SIGKILL."""
+        """Send SIGKILL to the process and to its children, one of which trains."""
         pid = self.process.pid
         with suppress(OSError):
             below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -82,19 +82,19 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its process has ended, otherwise than by `kill`."""
+        """Whether the process has ended by itself, not by `kill`."""
         return not self.was_killed and self.process.poll() is not None
 
 
 class MeetingPlace:
     """Connects workers in a ring whenever all of them have asked.
 
-    With MIN_WORKERS in the settings, those of the present ring who live are enough; who is
-    started in a lost one's place waits until they ask again, and worker 0 is told so.
+    With MIN_WORKERS in the settings, the survivors of the present ring are enough. A replacement
+    waits until the survivors ask again, and worker 0 is told that it waits.
 
     Attributes:
-        rings: how many there were.
-        members: who was in the last one.
+        rings: the number of rings so far.
+        members: the workers in the last ring.
     """
 
     def __init__(self, folder: Path, size: int, *command: str, **settings: str) -> None:
@@ -123,14 +123,14 @@ class MeetingPlace:
             worker.kill()
 
     def wait(self) -> list[int]:
-        """Return the exit codes of all; fail with the logs if one does not end."""
+        """Return all exit codes; fail with the logs if a worker does not end."""
         try:
             return [worker.process.wait(SECONDS) for worker in self.workers]
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"{error}:\n{self.logs}") from None
 
     def when(self, is_so: Callable[[], bool], what: str) -> None:
-        """Return once something is so; fail with the logs if it never is."""
+        """Return once a condition holds; fail with the logs if it never does."""
         until = time.monotonic() + SECONDS
         while not is_so():
             ended = [one.rank for one in self.workers if one.has_ended]
@@ -140,17 +140,17 @@ class MeetingPlace:
 
     @property
     def logs(self) -> str:
-        """What all processes have printed."""
+        """The output of all processes."""
         files = sorted(self.workers[0].folder.glob("log-*"))
         return "\n".join(f"--- {file.name}\n{file.read_text()}" for file in files)
 
     def _connect(self) -> None:
-        """Answer asks, until this is over."""
+        """Answer requests until the place closes."""
         asked: dict[int, tuple[socket.socket, str]] = {}
         while not self._ended.wait(PAUSE_SECONDS):
             for worker in self.workers:
                 if asked.get(worker.rank, (None,))[0] not in (None, worker.asks):
-                    del asked[worker.rank]  # of a process that is gone
+                    del asked[worker.rank]  # its process is gone
                 if number := _ask_on(worker.asks):
                     asked[worker.rank] = (worker.asks, number)
             if self._may_go_on(asked):
@@ -161,7 +161,7 @@ class MeetingPlace:
             self._give_signs([asks for asks, _ in asked.values()])
 
     def _give_signs(self, waiting: list[socket.socket]) -> None:
-        """Tell those that wait for a ring that their entrypoints live."""
+        """Tell the workers that wait for a ring that their entrypoints live."""
         if time.monotonic() < self._next_sign:
             return
         self._next_sign = time.monotonic() + SIGN_SECONDS
@@ -170,7 +170,7 @@ class MeetingPlace:
                 asks.send(json.dumps({"forming": True}).encode())
 
     def _living(self) -> list[int]:
-        """Return those of the present ring who were not replaced, or lost."""
+        """Return the workers of the present ring that were neither lost nor replaced."""
         return [
             place
             for place, asks in self._connected.items()
@@ -184,7 +184,7 @@ class MeetingPlace:
         return bool(self.rings and are_back and 0 in asked and len(asked) >= self._least)
 
     def _tell_who_waits(self, asked: list[int]) -> None:
-        """Tell worker 0 of those who are back, while the others are in a ring."""
+        """Tell worker 0 which workers are back, while the others are in a ring."""
         waiting = [f"worker-{place}" for place in asked if place not in self._living()]
         if waiting and waiting != self._told and 0 not in asked and 0 in self._living():
             self._told = waiting
@@ -194,7 +194,7 @@ class MeetingPlace:
     def _hand_over(self, asked: Mapping[int, tuple[socket.socket, str]]) -> None:
         self.members, size = sorted(asked), len(asked)
         self._connected = {place: asks for place, (asks, _) in asked.items()}
-        pairs = [socket.socketpair() for _ in range(size)]  # the first ends are the ranks' right
+        pairs = [socket.socketpair() for _ in range(size)]  # a rank's right link is the first end
         for rank, (asks, number) in enumerate(asked[place] for place in self.members):
             answer = {"number": number, "rank": rank, "size": size, "generation": self.rings}
             if size < len(self.workers):
@@ -210,7 +210,7 @@ class MeetingPlace:
 
 
 def _ask_on(asks: socket.socket) -> str | None:
-    """Return the number of an ask that has come."""
+    """Return the number of a request that has come, else None."""
     with suppress(OSError, ValueError), selectors.DefaultSelector() as selector:
         selector.register(asks, selectors.EVENT_READ)
         if selector.select(0) and (ask := asks.recv(LONGEST_ASK)):

@@ -1,4 +1,4 @@
-"""A ring of two: TensorFlow of this process, and a peer that calls the ring itself, in a thread."""
+"""A ring of two: this process with TensorFlow, and a peer thread that calls the ring itself."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -17,18 +17,18 @@ class Peer:
     """Rank 1 of 2.
 
     Attributes:
-        mine: the ring of rank 0, which is this process's.
-        ring: of this one.
+        mine: the ring of rank 0, this process.
+        ring: the ring of rank 1, the peer.
     """
 
     def __init__(self) -> None:
-        one, two = socket.socketpair(), socket.socketpair()  # the first ends are the ranks' right
+        one, two = socket.socketpair(), socket.socketpair()  # a rank's right link is the first end
         self.mine = RenewableRing(lambda: Ring(0, 2, 1, two[1], one[0]))
         self.ring = RenewableRing(lambda: Ring(1, 2, 1, one[1], two[0]))
         self._pool = ThreadPoolExecutor(1)
 
     def calls(self, *calls: Callable[[RenewableRing], Any]) -> Future[list[Any]]:
-        """Make calls of the ring, one after the other, while rank 0 makes its own."""
+        """Make the peer's calls in order, while rank 0 makes its own."""
         return self._pool.submit(lambda: [call(self.ring) for call in calls])
 
     def end(self) -> None:
@@ -40,7 +40,7 @@ class Peer:
 
 @contextmanager
 def ring_of_two() -> Iterator[Peer]:
-    """Let this process be in a ring with a peer."""
+    """Put this process into a ring with a peer."""
     made = Peer()
     group.use(made.mine)
     try:

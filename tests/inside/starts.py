@@ -1,4 +1,4 @@
-"""Starts of a script, each in a process of its own; see forks.py."""
+"""Start scripts, each in its own process; see forks.py."""
 
 import json
 import os
@@ -10,14 +10,14 @@ import forks
 
 @dataclass(frozen=True)
 class Started:
-    """How a start has ended: its exit code, negative for a signal, and all that it printed."""
+    """The end of a start: its exit code, negative for a signal, and its whole output."""
 
     code: int
     output: str
 
     @property
     def told(self):
-        """What the script printed as `TOLD {json}`."""
+        """The values that the script printed as `TOLD {json}`."""
         lines = [line for line in self.output.splitlines() if line.startswith("TOLD ")]
         return [json.loads(line.removeprefix("TOLD ")) for line in lines]
 
@@ -26,9 +26,9 @@ class Starts:
     """Starts scripts, one after the other, as an entrypoint does."""
 
     def start(self, script, *arguments, run_dir, start="", **environ):
-        """Run a script to its end; `start` is its START_ID, a new one unless it is given.
+        """Run a script to its end; `start` is its START_ID, a new one by default.
 
-        Its marks of an end count as the entrypoint lets them: after code 0.
+        Its end marks count only after exit code 0, as with the entrypoint.
         """
         folder = Path(script).parent
         output, marks = folder / "output.txt", folder / "marks"

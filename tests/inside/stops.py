@@ -6,7 +6,7 @@ from cluster_trainer.process.stop import StopRequest
 
 
 class StopsAt(StopRequest):
-    """Somebody asks to stop before the workers meet for the n-th time."""
+    """Asks to stop just before the workers meet for the n-th time."""
 
     def __init__(self, meeting):
         super().__init__(print)

@@ -1,4 +1,4 @@
-"""What is said of a fit that a script begins: whatever its model was compiled with."""
+"""The record of a script's fit, whatever its model was compiled with."""
 
 import json
 
@@ -14,7 +14,7 @@ from cluster_trainer.settings.task import Task
 
 @pytest.fixture
 def asked(tmp_path):
-    """Return what a model says of what it was compiled with, as it is read back."""
+    """Return a function that compiles a model and reads its record back from the file."""
 
     def asked(*compiled, arguments=(), **more):
         entry = keras.Input((4,))

@@ -1,4 +1,4 @@
-"""How often the workers of a ring ask each other whether their models are alike."""
+"""How often the workers of a ring compare their models."""
 
 from contextlib import contextmanager
 from weakref import WeakSet
@@ -20,7 +20,7 @@ VARIABLES = "predict (a model's variables)"
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What this worker has asked; the other one has no optimizer for a callback's model."""
+    """This worker's gathers; the other worker has no optimizer for a callback's model."""
     found = []
     gather = Rehearsal.all_gather
 
@@ -37,7 +37,7 @@ def asked(monkeypatch):
 
 @contextmanager
 def in_fit():
-    """Let what is called be a callback's, in the fit of another model, over a ring of two."""
+    """Run the body as a callback of another model's fit, over a ring of two."""
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
     group.use(ring)
     fitted = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])

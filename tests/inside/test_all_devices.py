@@ -31,13 +31,13 @@ def offer_ends():
 
 
 def offer(*devices):
-    """Offer them as at the beginning of a process, in which there is one such strategy."""
+    """Offer devices as at the start of a process, which has only one such strategy."""
     tensorflow_names.OfferedStrategy._collective_key_base += 1000  # noqa: SLF001
     local_devices.offer(lambda: devices, install_of_devices)
 
 
 def both(program):
-    """Return what a program returns on one device, and on two."""
+    """Return the results of a program on one device and on two."""
     results = []
     for devices in [("CPU:0",), ("CPU:0", "CPU:1")]:
         offer(*devices)
@@ -54,7 +54,7 @@ def network(**options):
 
 
 class Replicas(keras.callbacks.Callback):
-    """Notes how many replicas a fit has, and how many variables are those of all of them."""
+    """Notes the number of replicas of a fit, and which variables are mirrored."""
 
     def on_train_begin(self, *_):
         self.count = self.model.distribute_strategy.num_replicas_in_sync
@@ -82,7 +82,7 @@ def close(found, expected):
 
 
 def test_calls_and_own_loops_end_as_on_one_device(tmp_path):
-    """Calls of all kinds, with steps of the script's own between them that were traced before."""
+    """The calls are of all kinds, with the script's own traced steps between them."""
 
     def program():
         model, noting = network(), Replicas()
@@ -143,7 +143,7 @@ def test_a_cleared_session_and_another_thread_change_nothing():
 
 
 def test_who_makes_a_strategy_keeps_it(monkeypatch):
-    # Those of other tests number their groups alike.
+    # Strategies of other tests use the same collective keys.
     monkeypatch.setattr(tf.distribute.MirroredStrategy, "_collective_key_base", 50_000)
     offer("CPU:0", "CPU:1")
     plain = network()
@@ -164,7 +164,7 @@ def test_who_names_a_device_keeps_it():
 
 
 class Counting(keras.Model):
-    """Assigns to a variable of TensorFlow's of its own, and to one that is nobody's."""
+    """Assigns to its own TensorFlow variable, and to one that no model owns."""
 
     def __init__(self, elsewhere):
         super().__init__()

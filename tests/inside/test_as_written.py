@@ -1,4 +1,4 @@
-"""AutoGraph rewrites what users have written, and nothing of ours, which would take time."""
+"""AutoGraph rewrites the users' functions only: to rewrite ours would take time."""
 
 import inspect
 
@@ -32,7 +32,7 @@ def of_arrays():
 
 
 def of_a_users_function():
-    """Shifts some batches, in Python's words."""
+    """Return data that a Python `if` shifts in some batches."""
 
     def shift(x, y):
         if tf.cast(y[0, 0], tf.int32) % 16 == 0:

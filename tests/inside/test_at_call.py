@@ -1,4 +1,4 @@
-"""Functions of a script's own, which are traced in one step and called in another."""
+"""A script's own functions, traced in one step and called in another."""
 
 import keras
 import pytest
@@ -12,7 +12,7 @@ STRATEGY = strategy_of(2)
 
 
 def in_step(function, weight, **kind):
-    """Call a function on both replicas of a step, which is traced anew."""
+    """Call a function on both replicas of a newly traced step."""
 
     def on_replica():
         with step_context.computing(tf.constant(weight), **kind):
@@ -34,7 +34,7 @@ def test_a_function_has_the_weight_of_the_step_that_calls_it():
 
 
 def made():
-    """Return weights of 1, their optimizer, and a function that subtracts 0.5."""
+    """Return weights with the value 1, their optimizer, and a function that subtracts 0.5."""
     with STRATEGY.scope():
         weights = keras.Variable([1.0])
         optimizer = keras.optimizers.SGD(0.5)
@@ -64,7 +64,7 @@ def test_a_function_of_a_step_that_is_only_traced_applies_gradients_later():
         optimizer.apply([tf.ones([1])], [weights])
         return update()
 
-    in_step(only_traced, 0.5, is_own_step=True)  # run here to see what is in it
+    in_step(only_traced, 0.5, is_own_step=True)  # outside of tests, it is only traced
     assert weights.numpy() == [0.5]
     in_step(update, 0.5, is_own_step=True)
     assert weights.numpy() == [0.0]

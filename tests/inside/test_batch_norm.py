@@ -1,4 +1,4 @@
-"""Synchronized BatchNorm on three devices trains as on one, also where shares are uneven."""
+"""Synchronized BatchNorm on three devices trains as on one, even with uneven shares."""
 
 import keras
 import numpy as np

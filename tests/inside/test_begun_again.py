@@ -1,4 +1,4 @@
-"""How often a tf.data.Dataset is begun, where a fit goes on from an earlier start."""
+"""How often a resumed fit begins a tf.data.Dataset again."""
 
 import logging
 

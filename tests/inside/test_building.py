@@ -1,6 +1,6 @@
-"""What is built before a step is traced: what Keras's own first step builds, and nothing else.
+"""A fit builds before its first step exactly the variables that Keras builds in that step.
 
-On one worker a model's steps are traced once then, and users' own are left to Keras.
+So one worker traces a model's step only once. Steps that users have written are left to Keras.
 """
 
 import os
@@ -34,8 +34,8 @@ from conftest import strategy_of
 
 X = np.random.default_rng(0).random((32, 4), np.float32)
 Y = (X.sum(1, keepdims=True) > 2).astype(np.float32)
-# The second half of each batch is as the first, so that a ring in which the other worker is taken
-# to have what this one has ends as one worker.
+# The second half of each batch repeats the first. A rehearsed ring takes this worker's values for
+# the other worker's, so with these batches it must end as one worker does.
 TWICE_X, TWICE_Y = (
     np.concatenate([half for start in range(0, 16, 4) for half in 2 * [one[start : start + 4]]])
     for one in (X, Y)
@@ -54,7 +54,7 @@ def traces(model):
 
 
 def kept_in(folder, every):
-    """Return what runs a fit with checkpoints in a folder, as a script's is run."""
+    """Return a function that runs a fit as a script's fit, with checkpoints in a folder."""
 
     def around(fit, given, call):
         job = Job(TrainerConfig(run_dir=folder, checkpoint_steps=every), task=Task())
@@ -79,7 +79,7 @@ def over_a_ring(folder):
 
 @pytest.fixture(params=[in_one_worker, on_two_devices, over_a_ring])
 def strategy(request, tmp_path):
-    """The strategy of a model whose fits are one worker's, of two devices, or of a ring."""
+    """The strategy of a model that trains in one worker, on two devices or over a ring."""
     strategy, around = request.param(tmp_path)
     if around is None:
         yield strategy
@@ -144,7 +144,7 @@ def test_whatever_is_built_already_a_fit_traces_its_steps_once(strategy):
 
 
 class Aux(layers.Layer):
-    """Has a layer that only training calls, for a loss."""
+    """Has a layer that only training calls, to add a loss."""
 
     def __init__(self):
         super().__init__()
@@ -230,7 +230,7 @@ def test_such_layers_are_trained_on_single_batches(strategy, make):
 
 
 class Whole(keras.Model):
-    """Has all that a call in training may change; a function of TensorFlow's calls it."""
+    """Has all the state that a call in training may change; its `call` is a tf.function."""
 
     def __init__(self):
         super().__init__()
@@ -250,7 +250,7 @@ class Whole(keras.Model):
 
 
 def test_what_training_changes_is_changed_by_its_steps_alone():
-    """A trace without them stays where a function was called to build something."""
+    """A tf.function that is called only to build would keep a trace without these changes."""
     expected = by_hand(Whole(), keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError())
     model = Whole()
     model.compile(keras.optimizers.SGD(0.01), "mse", metrics=["mae"])
@@ -275,12 +275,12 @@ def test_losses_and_metrics_are_those_of_the_outputs_of_training(strategy):
         model = TwoInTraining()
         model.compile("sgd", ["mse", "mae"], metrics=[["mae"], ["mse"]])
     history = model.fit(TWICE_X, (TWICE_Y, TWICE_Y), **BATCHES).history
-    assert len(history) == 5  # the loss, that of each output, the metric of each
+    assert len(history) == 5  # the loss, and a loss and a metric for each output
     assert traces(model) == 1
 
 
 def test_a_loss_scale_is_that_of_each_step():
-    """Keras takes the first one for good in the trace of a step that builds its optimizer."""
+    """If the trace of a step builds the optimizer, Keras keeps the first loss scale for good."""
     model = keras.Sequential([keras.layers.Dense(1)])
     inner = keras.optimizers.SGD(0.0)
     scaled = keras.optimizers.LossScaleOptimizer(inner, initial_scale=2.0**127)
@@ -291,7 +291,7 @@ def test_a_loss_scale_is_that_of_each_step():
 
 
 class OfParts(keras.Model):
-    """Has no `call`, and two optimizers, of which its own step scales the losses."""
+    """Has no `call`; its own step scales the losses of two optimizers."""
 
     def __init__(self):
         super().__init__()
@@ -339,12 +339,12 @@ def trains_on_batches(model):
 
 
 def test_a_loss_scale_of_an_optimizer_that_a_step_builds_is_that_of_each_step(strategy):
-    """TensorFlow traces the step again, as it sees that the first trace has created variables."""
+    """TensorFlow traces the step again, because the first trace has created variables."""
     are_trained_in_parts(strategy, fits)
 
 
 @pytest.mark.parametrize("strategy", [in_one_worker, on_two_devices], indirect=True)
-def test_so_is_that_of_one_that_a_single_batch_builds(strategy):
+def test_a_loss_scale_of_an_optimizer_that_a_single_batch_builds_is_that_of_each_step(strategy):
     are_trained_in_parts(strategy, trains_on_batches)
 
 
@@ -394,7 +394,7 @@ def several(inner):
     "wrap", [lambda inner: keras.optimizers.LossScaleOptimizer(inner, name="scaled"), several]
 )
 def test_variables_are_called_as_if_a_step_had_built_them(wrap):
-    """A checkpoint of an earlier version has these names, or one of a fit with `run_eagerly`."""
+    """Checkpoints of earlier versions and of fits with `run_eagerly` have these names."""
     model, other = two_layers(), two_layers()
     model.compile(wrap(keras.optimizers.SGD(0.01, momentum=0.9, name="inner")), "mse")
     model.fit(TWICE_X, TWICE_Y, **BATCHES)
@@ -432,7 +432,7 @@ def test_of_what_could_not_be_built_early_nothing_is_left():
 
 
 class MakesOfNumbers(layers.Layer):
-    """Makes one variable as Keras's layers do, builds another layer, and makes one of numbers."""
+    """Makes a variable as Keras's layers do, builds a layer, and makes a variable from numbers."""
 
     def __init__(self):
         super().__init__()
@@ -480,7 +480,7 @@ def test_a_layer_whose_variables_are_made_of_numbers_is_built_once(strategy, kin
 
 
 class Branches(keras.Model):
-    """Has a function that AutoGraph has to read."""
+    """Has a function that AutoGraph must rewrite."""
 
     def __init__(self):
         super().__init__()
@@ -546,7 +546,7 @@ def test_a_seed_draws_what_it_draws_in_keras(strategy):
 
 
 class Counts(MakesOfNumbers):
-    """Counts its calls, too."""
+    """Also counts its calls."""
 
     def build(self, shape):
         super().build(shape)
@@ -618,7 +618,7 @@ def test_parts_that_each_worker_would_build_for_itself_are_refused(strategy):
 
 
 class OnePart(keras.Model):
-    """Has no `call`, as a GAN."""
+    """Has no `call`, like a GAN."""
 
     def __init__(self):
         super().__init__()
@@ -705,7 +705,7 @@ def test_layers_of_an_eager_model_draw_from_numpy_what_they_draw_by_hand(strateg
 
 @without_a_strategy
 def test_an_evaluation_builds_no_optimizer(strategy):
-    """Its variables would take the memory of a model that nobody trains."""
+    """The optimizer's variables would take memory for a model that is never trained."""
     with strategy.scope():
         model = dense()
         model.compile("adam", "mse", metrics=["mae"])
@@ -714,7 +714,7 @@ def test_an_evaluation_builds_no_optimizer(strategy):
     assert not model.optimizer.built
 
 
-def test_in_a_scope_it_does_as_it_does_in_keras():
+def test_an_evaluation_in_a_scope_builds_the_optimizer_as_in_keras():
     """A script may load the optimizer's variables next."""
     with strategy_of(2).scope():
         model = WithAux()
@@ -734,7 +734,7 @@ class Evaluates(keras.callbacks.Callback):
 
 
 @without_a_strategy
-def test_nor_does_one_that_a_callback_of_a_fit_calls_for(strategy):
+def test_an_evaluation_by_a_callback_of_a_fit_builds_no_optimizer(strategy):
     with strategy.scope():
         model, other = dense(), dense()
         for one in (model, other):
@@ -775,7 +775,7 @@ def test_a_callback_may_thaw_layers_before_it_begins(strategy):
 
 
 @pytest.mark.parametrize("strategy", [on_two_devices], indirect=True)
-def test_in_a_scope_where_keras_has_built_the_optimizer_by_then_it_is_told_so(strategy):
+def test_layers_that_are_thawed_after_a_scope_has_built_the_optimizer_are_told_of(strategy):
     model = with_first_frozen(strategy)
     thaw = setting(True, "on_train_begin")  # noqa: FBT003
     with pytest.raises(ValueError, match=r"was built without .*kernel.* before `compile`"):
@@ -796,7 +796,7 @@ def test_a_callback_may_freeze_layers_before_the_first_step(strategy, hook):
 
 @pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
 def test_over_a_ring_layers_that_are_thawed_too_late_are_told_of(strategy):
-    """Keras takes it on one device; here the workers have traced the step before an epoch."""
+    """Keras accepts this on one device; over a ring, the step is traced before the first epoch."""
     model = with_first_frozen(strategy)
     thaw = setting(True, "on_epoch_begin")  # noqa: FBT003
     with pytest.raises(ValueError, match="in a callback's `on_train_begin`"):
@@ -804,7 +804,7 @@ def test_over_a_ring_layers_that_are_thawed_too_late_are_told_of(strategy):
 
 
 class Remembers(keras.optimizers.SGD):
-    """Pulls weights back to what they were when it was built."""
+    """Remembers the weights that it was built with."""
 
     def build(self, variables):
         super().build(variables)
@@ -890,7 +890,7 @@ def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path, ca
     assert (problem.received, problem.accepted[:1]) == ("4", "2")
 
 
-def test_over_a_ring_it_is_refused_at_once(tmp_path):
+def test_over_a_ring_a_fit_that_freezes_layers_is_refused_at_once(tmp_path):
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
     group.use(ring)
     try:
@@ -957,7 +957,7 @@ def test_keras_warnings_of_a_way_to_build_that_fails_are_not_shown(recwarn, work
 
 
 def test_no_data_set_is_made_while_functions_are_called_as_pythons_are(recwarn):
-    """TensorFlow warns of it, and of an option that nobody has set."""
+    """TensorFlow would warn of an option that nobody has set."""
     with strategy_of(2).scope():
         model = dense(OwnStep)
         model.compile("sgd", "mse")

@@ -1,4 +1,4 @@
-"""The pictures of a set whose pictures differ in size, kept in each way that there is."""
+"""A data set of pictures of different sizes, in each kind of cache."""
 
 import logging
 import shutil
@@ -67,7 +67,7 @@ def load(data_dir, cache, image_size=SIDE):
 
 
 def taken(examples, seed, count, first=0):
-    """Return batches of 16, as the second of two replicas has them."""
+    """Return the second replica's share of batches of 16, of two replicas."""
     rows = ExampleRows(examples, 16)
     source = RowSource(rows.rows(seed), Replicas(2, 1, 1), rows.take)
     batches = source.shares(0, first).take(count)
@@ -164,7 +164,7 @@ def test_auto_takes_the_first_cache_that_has_room(room, chosen):
 def test_a_cache_that_does_not_fit_is_refused_with_those_that_do(
     data_dir, monkeypatch, free, wanted, said
 ):
-    # Decoded 86,400 bytes.
+    # The decoded pictures take 86,400 bytes.
     monkeypatch.setattr(tfds_pictures, "available_bytes", lambda: free)
     if wanted == "memory":
         monkeypatch.setattr(tfds.core.DatasetInfo, "dataset_size", 1)

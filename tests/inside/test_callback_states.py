@@ -1,4 +1,4 @@
-"""What callbacks keep in a checkpoint, and which of them a worker runs."""
+"""The states of callbacks in a checkpoint, and the callbacks that a worker runs."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_a_callback_of_ones_own_may_offer_its_state():
 
 
 def test_a_state_goes_to_the_callback_of_its_class():
-    """Whatever else the worker that resumes has been given."""
+    """The worker that resumes may have other callbacks too."""
     first, second = keras.callbacks.ReduceLROnPlateau(), keras.callbacks.ReduceLROnPlateau()
     first.wait, second.wait = 5, 7
     others = [keras.callbacks.EarlyStopping()]
@@ -99,14 +99,14 @@ def test_a_state_is_put_back_twice_whatever_was_done_to_it_in_between():
 
 
 def test_a_checkpoint_of_keras_is_kept_from_writing_once(tmp_path):
-    """However often a fit begins again in this process."""
+    """This holds even if the fit begins several times in one process."""
     given = [keras.callbacks.ModelCheckpoint(tmp_path / "best.keras")]
     set_models = [for_worker(given, is_chief=False, keeps=True)[0].set_model for _ in range(3)]
     assert set_models[1:] == set_models[:1] * 2
 
 
 def of_epochs(count):
-    """Return a History after so many epochs, of which every second one was validated."""
+    """Return the History of that many epochs, with validation in every second epoch."""
     history = keras.callbacks.History()
     history.epoch = [*range(count)]
     history.history = {

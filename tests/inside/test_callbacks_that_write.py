@@ -1,4 +1,4 @@
-"""What Keras's `fit` writes and prints is the chief's alone, on two workers of a ring."""
+"""On two workers of a ring, only the chief's `fit` writes and prints."""
 
 import json
 from http import HTTPStatus
@@ -37,7 +37,7 @@ fit(2)
 
 
 class Posts(BaseHTTPRequestHandler):
-    """Keeps what it is sent."""
+    """Keeps the JSON of each post."""
 
     def do_POST(self):
         length = int(self.headers["Content-Length"])
@@ -51,7 +51,7 @@ class Posts(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    """A server that counts, on this machine."""
+    """A server on this machine that keeps all posts."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Posts) as server:
         server.posts = []
         Thread(target=server.serve_forever, daemon=True).start()
@@ -66,7 +66,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def printed(server, folder):
-    """What each worker prints between the beginning and the end of each fit, by its `verbose`."""
+    """The output of each worker in each fit, by the fit's `verbose`."""
     script, url = folder / "script.py", f"http://127.0.0.1:{server.server_port}"
     script.write_text(SCRIPT)
     with MeetingPlace(folder / "run", 2, str(script), str(folder), url) as place:

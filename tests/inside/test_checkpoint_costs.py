@@ -1,4 +1,4 @@
-"""What checkpoints cost where the state is large: memory, and time on a slow disk."""
+"""The costs of checkpoints of a large state: memory, and time on a slow disk."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from cluster_trainer.settings.task import Task
 
 PAGE = 4096
 LAYERS = 8
-COPIES = 3  # the weights, and what Adam has for each
+COPIES = 3  # the weights, and Adam's two slots for each
 IS_BUSY = Saver.is_busy
 ROWS = np.ones((64, 4), np.float32)
 
@@ -32,7 +32,7 @@ def resident_bytes():
 
 
 class Highest:
-    """The most memory that this process has had since it was asked last."""
+    """The peak memory of this process since the last call of `taken`."""
 
     def __init__(self):
         self._bytes, self._over = 0, threading.Event()
@@ -55,7 +55,7 @@ DISK = 30e6
 
 
 class Measures(keras.callbacks.Callback):
-    """Measures each epoch, with the checkpoint at the end of the one before."""
+    """Measures each epoch, together with the checkpoint at the end of the epoch before."""
 
     several_batches_a_call = True
 
@@ -73,7 +73,7 @@ class Measures(keras.callbacks.Callback):
 
 @pytest.fixture
 def slow_disk(monkeypatch):
-    """Let the disk take so little that a busy machine's own delays hardly count."""
+    """Make the disk so slow that a busy machine's own delays hardly count."""
     write = store._Digested.write  # noqa: SLF001
 
     def slowly(self, piece):
@@ -89,7 +89,7 @@ def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monke
     monkeypatch.setattr(Saver, "is_busy", IS_BUSY)
     monkeypatch.setattr(
         checkpoint_callback, "SHARE", float("inf")
-    )  # one at each epoch's end, if it need not wait
+    )  # a checkpoint at each epoch's end, unless the saver is busy
     side = int((megabytes * 1e6 / 4 / COPIES / LAYERS) ** 0.5)
     hidden = [keras.layers.Dense(side, kernel_initializer="zeros") for _ in range(LAYERS + 1)]
     model = keras.Sequential([keras.Input((4,)), *hidden])
@@ -108,4 +108,4 @@ def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monke
     held_up = kept.seconds_held_up()
     print(f"{more:.2f} of the state more, held up {held_up:.2f} s, epochs {measures.seconds}")
     assert more < 1.3
-    assert held_up < 0.5 * 2 * state / DISK  # each of at least two takes as long to write
+    assert held_up < 0.5 * 2 * state / DISK  # for at least two checkpoints, state / DISK each

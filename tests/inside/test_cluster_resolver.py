@@ -1,6 +1,6 @@
-"""What the entrypoint makes of each contract is what TensorFlow's own resolver reads.
+"""TensorFlow's own resolver reads the cluster that the entrypoint makes of each contract.
 
-The environments are the systems' published examples; tests/unit/entrypoint says where each is from.
+The environments are the systems' published examples; tests/unit/entrypoint names their sources.
 """
 
 import json

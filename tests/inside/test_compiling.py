@@ -1,4 +1,4 @@
-"""What the settings name: the optimizer, the loss and the metrics."""
+"""The optimizer, the loss and the metrics that the settings name."""
 
 import sys
 import types
@@ -95,7 +95,7 @@ def test_a_schedule_needs_to_know_how_long_the_run_is(config, settings):
         build_optimizer(config(**settings), RunLength(epochs=3))
 
 
-def test_a_constant_rate_does_not(config):
+def test_a_constant_rate_needs_no_length_of_the_run(config):
     settings = {"learning_rate_schedule": "constant", "learning_rate": 0.5, "warmup_steps": 4}
     optimizer = build_optimizer(config(optimizer="sgd", **settings), RunLength(epochs=3))
     rates = []
@@ -148,12 +148,12 @@ def test_a_model_that_is_no_classifier_is_refused(config, model, said):
         compile_as_set(model, config(), CLASSES, PLAN)
 
 
-def test_so_is_one_whose_outputs_are_not_what_its_loss_takes(config):
+def test_a_model_whose_outputs_are_not_what_its_loss_takes_is_refused(config):
     with pytest.raises(ConfigurationError, match=r"from_logits=True"):
         compile_as_set(dense(10), config(loss="sparse_categorical_crossentropy"), CLASSES, PLAN)
 
 
-def test_with_a_loss_it_may_be_anything(config):
+def test_with_a_loss_a_model_may_be_anything(config):
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     compile_as_set(model, config(loss="mse", metrics="mae"), TARGETS, PLAN)
     model.train_on_batch(NUMBERS.inputs, NUMBERS.labels)

@@ -1,4 +1,4 @@
-"""Workers are the same though Keras has counted more layers and optimizers on one of them."""
+"""Workers count as alike even if Keras has numbered more layers and optimizers on one of them."""
 
 import keras
 import pytest
@@ -34,7 +34,7 @@ def test_what_decides_is_compared():
 
 
 def test_an_optimizer_that_a_step_has_built_is_the_same():
-    """Within `apply` what is in a LossScaleOptimizer is called by its name, too."""
+    """Within `apply`, Keras adds LossScaleOptimizer's name to its inner optimizer's variables."""
     first, second = model(), model()
     second.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, 0.9)), "mse")
     second.optimizer.apply(

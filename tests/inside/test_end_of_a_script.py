@@ -1,4 +1,4 @@
-"""Whether a script has ended well, so that its next start begins anew, after a fit that has not."""
+"""Whether a script has ended well after a failed fit, so that its next start begins anew."""
 
 import pytest
 
@@ -32,7 +32,7 @@ except ERROR:
 def test_a_fit_that_ends_well_says_that_an_earlier_error_is_got_over(
     starts, tmp_path, error, then, has_ended
 ):
-    """Whoever has interrupted one may want it to go on at the next start."""
+    """After an interrupt, the user may want the fit to go on at the next start."""
     script, runs = tmp_path / "script.py", tmp_path / "runs"
     runs.mkdir()
     script.write_text(SCRIPT.replace("ERROR", error) + then)

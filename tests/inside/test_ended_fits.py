@@ -1,4 +1,4 @@
-"""Of the fits of one model that have ended, one keeps its weights on the disk."""
+"""Of one model's ended fits, only one keeps its weights on the disk."""
 
 import shutil
 import tracemalloc
@@ -30,7 +30,7 @@ OF_MODEL = "without the optimizer's state"
 
 
 class Script:
-    """What a process that runs a script does, in as many fits as a test asks for."""
+    """Acts as the process of a script, with as many fits as a test asks for."""
 
     def __init__(self, folder):
         self.folder, self.fits, self.ended = folder, 0, EndedFits()
@@ -59,13 +59,13 @@ class Script:
             return model.fit(ROWS, WANTED, epochs=epochs, verbose=0, **given).history
 
     def have_weights(self):
-        """Return of each fit whether its checkpoint has the weights."""
+        """Return whether each fit's checkpoint has the weights."""
         newest = [Store(self.folder / f"fit-{number + 1}").newest() for number in range(self.fits)]
         return [self._has_weights(Checkpoint.from_bytes(one.content)) for one in newest]
 
     @staticmethod
     def _has_weights(kept):
-        """Return it; OF_MODEL: not the optimizer's."""
+        """Return whether no weights are gone; OF_MODEL if only the optimizer's are."""
         gone = gone_from(kept.progress)
         of_optimizer = {place for place, name in enumerate(kept.names) if "adam" in name}
         return not gone or (OF_MODEL if gone <= of_optimizer else False)
@@ -73,7 +73,7 @@ class Script:
 
 @pytest.fixture
 def script(tmp_path):
-    yield lambda: Script(tmp_path)  # in a process of its own
+    yield lambda: Script(tmp_path)  # as if in a new process
     reads.stop_listening()
 
 
@@ -112,7 +112,7 @@ USES = {
 }
 
 
-KEPT = {"save": True}  # with the optimizer's
+KEPT = {"save": True}  # with the optimizer's state
 
 
 SHORT = ["evaluate", "layer", "save", "another model"]
@@ -122,7 +122,7 @@ SHORT = ["evaluate", "layer", "save", "another model"]
     "use", [use if use in SHORT else pytest.param(use, marks=pytest.mark.long) for use in USES]
 )
 def test_weights_that_the_script_uses_stay_and_are_never_other_ones(script, use, capsys):
-    """And where a script uses them that had not used them before, it is refused."""
+    """If a script uses weights only at its second start, it is refused."""
     first = script()
     model = first.model()
     first.fit(model)
@@ -165,7 +165,7 @@ def test_a_fit_without_weights_cannot_go_on(script):
         again.fit(again.model(), epochs=2)
 
 
-def test_nor_does_one_begin_with_weights_that_are_gone(script):
+def test_a_fit_does_not_begin_with_weights_that_are_gone(script):
     first = script()
     model = first.model()
     for _ in range(3):
@@ -180,7 +180,7 @@ def test_nor_does_one_begin_with_weights_that_are_gone(script):
 
 
 def test_what_one_workers_script_has_read_stays_on_all_workers(tmp_path):
-    """The others' checkpoints are as new as its own, and any of them may be given to all."""
+    """All workers' checkpoints are equally new, and any of them may be given to all."""
     variables = [keras.Variable(np.ones((100, 100))) for _ in range(3)]
     both = [EndedFits(), EndedFits()]
     for rank, ended in enumerate(both):

@@ -1,4 +1,4 @@
-"""What Keras's `fit`, `evaluate` and `predict` do on one device, with the engine on any number."""
+"""`fit`, `evaluate` and `predict` do with the engine on any number of devices what Keras's do."""
 
 import keras
 import numpy as np
@@ -81,7 +81,7 @@ def test_a_steps_whole_numbers_and_nested_logs_are_shown(strategy):
 
 
 class Counting(keras.metrics.Metric):
-    """Counts examples in whole numbers, and has its result in a dict."""
+    """Counts examples in whole numbers, and returns its result in a dict."""
 
     def __init__(self):
         super().__init__()
@@ -143,7 +143,7 @@ def test_each_validation_begins_with_the_first_batches(strategy):
 
 
 class Shortens(keras.callbacks.Callback):
-    """Ends the first epoch after two batches, and the fit with none."""
+    """Ends the first epoch after two batches, but never ends the fit."""
 
     def __init__(self):
         super().__init__()
@@ -275,7 +275,7 @@ def test_a_users_kind_of_one_of_keras_callbacks_is_called_for_each_batch(kind, t
 
 
 class Numbers(keras.callbacks.Callback):
-    """Notes the first and the last number of each call."""
+    """Notes the first and the last batch number of each call."""
 
     def __init__(self):
         super().__init__()
@@ -430,7 +430,7 @@ def test_one_of_several_targets_may_be_none(strategy):
 
 
 class Noting(keras.utils.PyDataset):
-    """Ten examples a batch, and what it was told."""
+    """Has ten examples a batch, and notes the calls of its hooks."""
 
     def __init__(self, batches, **options):
         super().__init__(**options)
@@ -463,7 +463,7 @@ def test_a_pydataset_is_told_of_each_epoch(strategy, batches, steps, workers):
 
 
 class OneHot(keras.utils.PyDataset):
-    """Batches of equal examples, of which a model counts how often it was trained on each."""
+    """Has one input for each batch, so that a model's weights count how often it saw the batch."""
 
     def __len__(self):
         return 30
@@ -566,7 +566,7 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
         real(self, adapter, replicas, seed, *given)
 
     monkeypatch.setattr(ArraySource, "__init__", noting)
-    # Of what the workers tell each other, only a seed is so large.
+    # Among the numbers that the workers exchange, only a seed is so large.
     another = lambda _, number, *_what: [number + (number > 1000)] * 2  # noqa: E731
     monkeypatch.setattr(WorkersOfStrategy, "gather", another)
     keras.utils.set_random_seed(1)
@@ -579,7 +579,7 @@ def test_all_workers_take_the_first_ones_seed(monkeypatch):
 
 
 class Source:
-    """What Grain and PyTorch call a random-access source, or a map-style data set."""
+    """A random-access source, as Grain calls it, or a map-style data set, as PyTorch does."""
 
     def __init__(self, examples):
         self._examples, self.read = examples, []
@@ -656,11 +656,11 @@ def test_class_weights_of_a_source_are_those_of_arrays(strategy):
 
 def test_a_source_is_read_by_one_thread_at_a_time():
     class Seeking(Source):
-        """As a file that is searched and then read."""
+        """Seeks and then reads, like a file."""
 
         def __getitem__(self, index):
             self.place = index
-            inputs = np.arange(200) * 0 + self.place  # time in which another could change it
+            inputs = np.arange(200) * 0 + self.place  # time for another thread to change it
             return np.full(4, float(inputs[-1])), float(self.place)
 
     with strategy_of(2).scope():
@@ -709,7 +709,7 @@ def test_a_dataset_that_a_user_has_distributed_is_taken():
     ids=["of unknown sizes", "of known sizes"],
 )
 def test_a_step_may_return_a_row_for_each_example(batch_size):
-    """Beside a vector that has as many numbers as a share has rows, by chance."""
+    """The step also returns a vector that by chance is as long as a replica's share."""
 
     class Each(OwnStep):
         def train_step(self, data):
@@ -764,7 +764,7 @@ def test_rows_that_come_twice_are_not_summed_as_one_device_does_not(ids):
 
 
 def test_metrics_are_reset_without_a_sum_over_replicas(monkeypatch):
-    """TensorFlow reads what it has assigned: outside of a step, one message a variable."""
+    """TensorFlow reads what it assigns. Outside of a step, each variable costs a message."""
     reads = []
     read = SyncOnReadVariable._get_cross_replica  # noqa: SLF001
     monkeypatch.setattr(
@@ -774,7 +774,7 @@ def test_metrics_are_reset_without_a_sum_over_replicas(monkeypatch):
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "sigmoid")])
         model.compile("sgd", "mse", metrics=[keras.metrics.AUC()])
     data = np.ones((8, 2), np.float32), np.ones((8, 1), np.float32)
-    model.fit(*data, batch_size=4, verbose=0)  # builds them, which reads them once
+    model.fit(*data, batch_size=4, verbose=0)  # builds the metrics, which reads them once
     reads.clear()
     history = model.fit(*data, validation_data=data, batch_size=4, epochs=2, verbose=0)
     again = model.evaluate(*data, verbose=0, return_dict=True)
@@ -783,7 +783,7 @@ def test_metrics_are_reset_without_a_sum_over_replicas(monkeypatch):
 
 
 def test_what_stands_for_a_variables_assign_is_given_what_keras_gives_it(monkeypatch):
-    """As Keras's own tests of sparse gradients have it."""
+    """Keras's own tests of sparse gradients replace `assign` in this way."""
     variable, assigned = keras.Variable([1.0, 2.0]), []
     kind = type(variable.value)
     monkeypatch.setattr(kind, "assign", lambda _, value: assigned.append(np.array(value)))

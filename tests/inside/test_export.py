@@ -23,7 +23,7 @@ def test_both_forms_predict_what_the_model_predicts(tmp_path):
 
 
 def test_a_missing_folder_is_made_and_one_that_cannot_be_renamed_is_copied(tmp_path, monkeypatch):
-    """As on a bucket that Cloud Storage FUSE mounts; shutil asks the same os.rename."""
+    """Cloud Storage FUSE refuses to rename large folders; shutil calls the same os.rename."""
 
     def rename(*_):
         raise OSError(errno.EMFILE, "directory has more entries than the limit")
@@ -52,7 +52,7 @@ def test_what_is_exported_survives_a_loss_of_power(tmp_path, disk):
 
 
 def copied(model, folder, build=None, *, is_alone=True):
-    """Save a model by way of a copy; return the names of what there is then."""
+    """Save a model through a copy; return the names in its folder."""
     make = build or (lambda: keras.models.clone_model(model))
     export.save_copy(model, make, values_of(model), folder, is_alone=is_alone)
     return sorted(entry.name for entry in folder.iterdir()) if folder.exists() else []
@@ -70,7 +70,7 @@ def test_what_a_layer_has_learnt_of_the_data_is_saved(tmp_path):
         np.testing.assert_allclose(found, model(numbers), rtol=1e-4, atol=1e-5)
 
 
-def test_so_are_its_words(tmp_path):
+def test_the_words_that_a_layer_has_learnt_are_saved(tmp_path):
     words = keras.layers.TextVectorization(output_sequence_length=3)
     words.adapt(["one two three", "three four"])
     entry = keras.Input((1,), dtype="string")
@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_copied_is_written_itself(tmp_path, caplog):
     assert "there is no saved_model" in caplog.text
 
 
-def test_one_that_cannot_be_saved_at_all_costs_a_warning(tmp_path, caplog):
+def test_a_model_that_cannot_be_saved_at_all_costs_a_warning(tmp_path, caplog):
     export.log.propagate = True
     model = Unknown(lambda inputs: inputs)
     model.get_config = None

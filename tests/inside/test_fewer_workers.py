@@ -1,4 +1,4 @@
-"""Those who are left go on without a lost worker, and with it when it is back: the same batches."""
+"""The survivors train the same batches without a lost worker, and with it once it is back."""
 
 import json
 import re
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from meeting_place import MeetingPlace
 
-# Slowly until there is a file that says otherwise. Batches of 6, which three workers share evenly;
-# a validation whose last batch has two examples, for which three are too many.
+# Trains slowly until the file HURRY exists. Three workers share the batches of 6 evenly. The last
+# batch of the validation has only two examples, too few for three workers.
 SCRIPT = """
 import json, pathlib, sys, time
 import keras, numpy as np, tensorflow as tf
@@ -80,7 +80,7 @@ def undisturbed(script, tmp_path_factory):
 
 
 def ended(worker):
-    """Return what a worker's last process has printed at its end: its traces, and what it found."""
+    """Return the traces and the results that a worker's last process printed at its end."""
     lines = [one for one in worker.log.read_text().splitlines() if one.startswith("ENDED")]
     assert len(lines) == 1, worker.log.read_text()
     return json.loads(lines[0].removeprefix("ENDED "))
@@ -112,7 +112,7 @@ def goes_on(place, *members):
 
 
 def lose(place, lost):
-    """Lose a worker in the middle of an epoch: what metrics have come to is in the checkpoint."""
+    """Lose a worker in the middle of an epoch, so that the checkpoint holds unfinished metrics."""
     place.when(lambda: 5 < step_of(place) % STEPS_PER_EPOCH < 10, "the middle of an epoch")
     place.workers[lost].kill()
     goes_on(place, *(one for one in place.members if one != lost))
@@ -218,7 +218,7 @@ def test_the_trainer_goes_on_without_a_lost_worker(tmp_path):
     assert results[0]["replicas"] == 3
 
 
-# As SCRIPT; what is started again is otherwise than it was, as its argument says.
+# Like SCRIPT, but a restarted worker differs in the part that its argument names.
 OTHER = """
 import json, os, sys, time
 import keras, numpy as np
@@ -255,7 +255,7 @@ SAID = {
 
 
 @pytest.mark.parametrize("how", SAID)
-def test_one_that_does_not_fit_ends_alone(tmp_path, how):
+def test_a_newcomer_that_does_not_fit_ends_alone(tmp_path, how):
     file = tmp_path / "script.py"
     file.write_text(OTHER)
     with MeetingPlace(tmp_path / "place", 3, str(file), how, **SETTINGS) as place:
@@ -264,14 +264,14 @@ def test_one_that_does_not_fit_ends_alone(tmp_path, how):
         goes_on(place, 0, 1)
         place.workers[2].start(is_late=True)
         assert place.workers[2].process.wait(120) == EX_CONFIG, place.logs
-        place.workers[2].kill()  # it has ended, as it should
+        place.workers[2].kill()  # so that `when` accepts its end
         goes_on(place, 0, 1)
         assert SAID[how] in place.workers[2].log.read_text(), place.logs
         assert place.rings == 4
         assert [one.starts for one in place.workers] == [1, 1, 2]
 
 
-# A callback trains a model of its own when it first needs one: once in a process.
+# The callback trains its own model once in a process, when it first needs it.
 LAZY = """
 import keras, numpy as np, time
 
@@ -329,7 +329,7 @@ def test_a_worker_with_other_settings_ends_alone_before_the_trainers_fit(tmp_pat
 
 
 def test_another_runs_checkpoint_on_a_newcomers_disk_is_its_own_affair(tmp_path):
-    """It is of a later step than the run has come to."""
+    """The other run's checkpoint has a later step than this run has reached."""
     other = TRAINED | {"TRAINER_SEED": "7", "TRAINER_EPOCHS": "150"}
     with MeetingPlace(tmp_path / "other", 1, "-m", "trainer", **other) as place:
         assert place.wait() == [0], place.logs

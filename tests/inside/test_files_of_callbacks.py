@@ -1,4 +1,4 @@
-"""What the chief's callbacks write is on all workers after their hook, at the same path."""
+"""All workers get the files that the chief's callbacks write, at the same path, after the hook."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from cluster_trainer.fits.shared.written import named_alike
 
 
 class OfPeer(ChiefsFiles):
-    """The other worker's, whose disk is a folder beside the chief's."""
+    """The other worker's side; its disk is a folder beside the chief's."""
 
     def __init__(self, ring, disk, **options):
         super().__init__(WorkersOfRing(ring), [], disk / "run", **options)
@@ -36,7 +36,7 @@ def disks(tmp_path):
 
 @pytest.fixture
 def two(disks):
-    """What shares the chief's files, with what `write` has written meanwhile."""
+    """Return a function that lets the chief `write`, shares its files and reads the other's."""
     chief, other = disks
     with ring_of_two() as peer:
         mine = ChiefsFiles(WorkersOfRing(peer.mine), [], chief / "run", goes_on=False)
@@ -83,14 +83,14 @@ def test_the_other_has_what_was_written(two, disks, write):
 
 
 def test_what_is_written_on_is_given_again(two, disks):
-    """As CSVLogger does, which opens its file once."""
+    """CSVLogger opens its file once, and writes on in later hooks."""
     with (disks[0] / "log.csv").open("w") as log:
 
         def write(line):
             log.write(line)
             log.flush()
 
-        # Opened before: as if within the first hook.
+        # The log was opened before the hook. A write by name notes it, as if it were opened now.
         assert two(lambda: (by_text(disks[0] / "log.csv"), log.seek(0), write("one\n"))[-1])
         assert two(lambda: write("two\n"))["log.csv"].startswith(b"one\ntwo\n")
 
@@ -114,7 +114,7 @@ def test_what_is_written_outside_of_callbacks_is_not_given(two, disks):
 
 
 def test_what_is_written_in_the_scripts_working_folder_is_given(two, disks, monkeypatch):
-    """Above the script's subfolder, too; each worker has a working folder of its own."""
+    """This includes files above the script's subfolder. Each worker has its own working folder."""
     own = disks[0] / "run/workspace"
     (own / "sub").mkdir(parents=True)
     monkeypatch.chdir(own / "sub")
@@ -127,7 +127,8 @@ def test_what_is_written_in_the_scripts_working_folder_is_given(two, disks, monk
 
 
 def test_what_is_too_much_is_said_once(two, disks, monkeypatch, caplog):
-    # pytest listens at a log that does not propagate: one that then does would be heard twice.
+    # pytest also captures a log that does not propagate. If a test then lets it propagate, pytest
+    # captures each message twice.
     monkeypatch.setattr(shared_files, "LARGEST_BYTES", 3)
     monkeypatch.setattr(shared_files, "MOST_FILES", 2)
     names = ["a", "b", "c"]

@@ -1,4 +1,4 @@
-"""The first batch is computed both ways: what differs is warned of, and nothing else is."""
+"""The first batch is computed whole and in shares; only a difference causes a warning."""
 
 import logging
 import random
@@ -43,7 +43,7 @@ crossentropy = keras.losses.sparse_categorical_crossentropy
 
 
 class OwnStep(keras.Model):
-    """Its `train_step` is the script's own; its loss the mean of the examples'."""
+    """Has its own `train_step`; its loss is the mean over the examples."""
 
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
@@ -63,7 +63,7 @@ class OwnStep(keras.Model):
 
 
 def network(kind=keras.Model, *, odd=True):
-    """With what differs on each replica: dropout, and BatchNorm that is not synchronized."""
+    """Return a model; if odd, its dropout and its BatchNorm differ on each replica."""
     inputs = keras.Input((6,))
     hidden = layers.Dense(8, activation="relu")(inputs)
     if odd:
@@ -92,7 +92,7 @@ def with_noise():
 
 
 class Adversarial(keras.Model):
-    """A GAN with two optimizers, and a penalty of gradients of the inputs."""
+    """A GAN with two optimizers and a gradient penalty."""
 
     def __init__(self):
         super().__init__()
@@ -252,7 +252,7 @@ def centred(rows):
 
 
 def after(*between, loss="sparse_categorical_crossentropy"):
-    """Return a function that makes a model of Keras's layers."""
+    """Return a function that makes a model of Keras's layers, with these in the middle."""
 
     def made():
         model = keras.Sequential([keras.Input((6,)), *(one() for one in between)])
@@ -288,7 +288,7 @@ def test_keras_own_layers_count_if_they_may_compare_examples(name):
     assert has_own_parts(model)
 
 
-def test_so_does_a_loss_along_the_batch():
+def test_a_loss_along_the_batch_counts():
     model, *_ = after()()
     losses = [keras.losses.CategoricalCrossentropy(axis=axis) for axis in (0, -1)]
     found = []
@@ -314,7 +314,7 @@ def fitted(make, strategy, mode=CHECK, **options):
 
 
 def trained(model, mode=CHECK, **options):
-    """Train as `fit` does, without what a script's fits get from outside of the engine."""
+    """Train with the engine alone, in a mode of the first batch; return the history."""
 
     def around(run, given, call):
         return run(given, replace(call, watched=Watched(first_batch=mode)))
@@ -348,7 +348,7 @@ def test_what_one_device_would_train_otherwise_is_warned_of(make, caplog):
     assert "TRAINER_FIRST_BATCH" in line
 
 
-def test_so_is_a_script_without_a_seed(caplog, monkeypatch):
+def test_a_script_without_a_seed_is_warned_too(caplog, monkeypatch):
     monkeypatch.delattr(context.context(), "_rng", raising=False)
     with strategy_of(2).scope():
         model, optimizer, loss = masked_mean()
@@ -368,7 +368,7 @@ def test_the_warning_has_both_numbers(caplog):
 
 
 class Remembering(layers.Layer):
-    """Counts its calls in Python, which steps that run eagerly may do, and draws from NumPy."""
+    """Counts its calls in Python and draws from NumPy, as layers that run eagerly may."""
 
     def __init__(self):
         super().__init__()
@@ -396,7 +396,7 @@ def test_nothing_stays_of_it(make, eagerly):
 
 
 def given_by_threads():
-    """Batches that a thread asks Python for, and may draw for them."""
+    """Yield batches, in one of tf.data's threads, which may draw numbers."""
     for start in range(0, len(X), BATCH):
         yield X[start : start + BATCH], LABELS[start : start + BATCH]
 
@@ -425,7 +425,7 @@ def test_what_replicas_draw_from_generators_of_their_own_is_no_difference(module
     def loss_of(self, x, y):
         return OwnStep.loss_of(self, x, y) * (1 + module.uniform(0.0, 1.0))
 
-    fitted(bad(loss_of), strategy_of(2))  # one after the other, each replica draws its own
+    fitted(bad(loss_of), strategy_of(2))  # the replicas draw one after the other
     assert lines(caplog, logging.INFO) == []
 
 
@@ -476,7 +476,7 @@ def test_evaluations_of_single_batches_are_compared(caplog):
 
 
 class MaskedTests(OwnStep):
-    """Trains by a mean over examples, and evaluates by another."""
+    """Trains by a mean over all examples, and evaluates by a mean over a mask."""
 
     def test_step(self, data):
         self.total.update_state(masked_mean_of(self, *data))
@@ -601,7 +601,7 @@ def test_a_train_step_that_runs_eagerly_is_called_once_for_each_batch_and_that_i
 
 
 def calling_python(*, stateful):
-    """Its loss calls a function of NumPy's, which may change something or does not."""
+    """Return a maker of a model whose loss calls NumPy, declared as stateful or not."""
 
     def loss_of(self, x, y):
         mask = tf.numpy_function(lambda y: y != 0, [y], tf.bool, stateful=stateful)
@@ -622,7 +622,7 @@ def test_functions_of_pythons_are_called_twice_if_they_say_that_they_change_noth
 
 
 class OfTwoSizes(OwnStep):
-    """Of a batch of one size, and of one of half that."""
+    """Takes two batches in a step, of which the second is half as large."""
 
     divides_by = None
 
@@ -682,7 +682,7 @@ def test_layers_of_float8_which_cannot_run_eagerly_are_no_warning(caplog):
 
 
 def sensitivity(y, p):
-    """A metric of a batch, as programs copy it from each other."""
+    """Compute a metric by batch, as many published programs do."""
     are_ones = tf.reshape(y, [-1]) == 1
     hits = are_ones & (tf.argmax(p, -1) == 1)
     return tf.math.count_nonzero(hits) / tf.maximum(tf.math.count_nonzero(are_ones), 1)
@@ -707,7 +707,7 @@ class Summing(OwnStep):
         return {**super().train_step(data), "rows": tf.reduce_sum(data[0])}
 
 
-def test_so_is_any_number_that_a_step_returns(caplog):
+def test_any_number_that_a_step_returns_is_compared(caplog):
     fitted(lambda: (network(Summing), "adam", None), strategy_of(2))
     told = [("rows is" in line, "loss is" in line) for line in lines(caplog)]
     assert told == [(True, False)]
@@ -728,7 +728,7 @@ class Dies(keras.callbacks.Callback):
 
 
 def test_a_fit_that_resumes_on_more_devices_is_compared(caplog, tmp_path):
-    """One device has nothing to compare, and the fit goes on elsewhere."""
+    """Its first start, on one device, has nothing to compare."""
     job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=1), Task())
     options = FitOptions(job, StopRequest(print), Deadline(), tmp_path / "kept", described={})
 
@@ -740,7 +740,7 @@ def test_a_fit_that_resumes_on_more_devices_is_compared(caplog, tmp_path):
             model.compile("sgd")
         kept = KeptFit(options, model)
         given = {"batch_size": BATCH, "epochs": 2, "verbose": 0, "callbacks": [*callbacks]}
-        given["shuffle"] = False  # in other orders both shares of a batch may keep as many rows
+        given["shuffle"] = False  # in another order both shares may keep equally many rows
         with fits_run_by(kept.run):
             model.fit(X, LABELS, **given)
         return kept
@@ -752,7 +752,7 @@ def test_a_fit_that_resumes_on_more_devices_is_compared(caplog, tmp_path):
     assert len(lines(caplog)) == 1
 
 
-def test_so_is_one_that_is_trained_on_single_batches(caplog):
+def test_a_model_that_is_trained_on_single_batches_is_compared_once(caplog):
     keras.utils.set_random_seed(1)
     with strategy_of(2).scope():
         model, optimizer, loss = masked_mean()
@@ -803,7 +803,7 @@ def test_where_only_state_differs_no_loss_is_the_likely_cause():
         way = Way([], gradients=[[np.full(1, gradient, np.float32)]], sizes=[1.0])
         return Outcome({"loss": 1.0}, {"centre": np.full(1, state)}, way)
 
-    # Of the gradients rounding has left half as much by chance.
+    # By chance, the rounding errors in the gradients differ by a factor of two.
     both = Both(outcome(2.0, 2e-8), outcome(1.0, 1e-8), {"centre": np.zeros(1)}, 2, "devices")
     assert A_STATE in both.said()
 
@@ -840,7 +840,7 @@ def test_a_variable_of_any_type_may_be_a_switch(before, after, moves):
 
 
 def test_single_batches_are_compared_again_in_another_ring(monkeypatch):
-    """A newcomer asks the others at its first one, so the survivors ask again."""
+    """A newcomer compares its first batch with the others, so the survivors compare again."""
     with strategy_of(2).scope():
         model, optimizer, loss = with_a_loss_over_a_mask()
         model.compile(optimizer, loss)
@@ -867,7 +867,7 @@ def test_a_step_that_fails_when_it_is_compared_trains_all_the_same(caplog):
 
 
 class Choosing(layers.Layer):
-    """Uses its weights only if the examples that it gets are large on average."""
+    """Uses its weights only if its examples are positive on average."""
 
     def __init__(self):
         super().__init__()
@@ -880,7 +880,7 @@ class Choosing(layers.Layer):
 
 @pytest.mark.parametrize("mode", [CHECK, FirstBatchMode("refuse")], ids=lambda mode: mode.name)
 def test_a_step_that_decides_by_its_share_is_told_and_trains_all_the_same(mode, caplog):
-    """It runs eagerly to be compared, and has the gradients of one branch only."""
+    """The comparison runs it eagerly, and gets the gradients of one branch only."""
     inputs = keras.Input((6,))
     with strategy_of(2).scope():
         model = keras.Model(inputs, layers.Dense(3, "softmax")(Choosing()(inputs)))
@@ -936,7 +936,7 @@ def test_losses_of_each_example_are_summed_over_the_batch(make):
 
 
 class Queue(OwnStep):
-    """Its state is the latest rows, newest first or last."""
+    """Keeps the latest rows as its state, newest first or last."""
 
     def build_queue(self, *, is_first):
         self.is_first = is_first
@@ -1028,7 +1028,7 @@ for layer in (Choosing(), Failing()):
 
 
 def test_workers_that_compute_unlike_sums_or_fail_when_they_compare_train_all_the_same(tmp_path):
-    """A ring ends if one worker sums what another does not."""
+    """A ring breaks if one worker sums and another does not."""
     script = tmp_path / "script.py"
     script.write_text(UNLIKE)
     with MeetingPlace(tmp_path / "place", 2, str(script)) as place:
@@ -1039,7 +1039,7 @@ def test_workers_that_compute_unlike_sums_or_fail_when_they_compare_train_all_th
             assert failing.count("could not be compared") == 1, place.logs
 
 
-# That nothing is compared where a strategy sums, a test with two devices above says.
+# A test with two devices above shows that nothing is compared where a strategy sums.
 @pytest.mark.parametrize("way", ["ring", pytest.param("cluster", marks=pytest.mark.long)])
 def test_workers_compare_over_a_ring_and_in_tensorflows_cluster(way, tmp_path):
     script = tmp_path / "script.py"

@@ -1,4 +1,4 @@
-"""Calls that begin a pass, or trace, have limits of their own: they are announced as such."""
+"""Calls that begin a pass or trace a step are announced, because they have their own limits."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +36,7 @@ def test_the_first_call_of_each_epoch_and_each_trace_are_told():
 
 
 def test_a_line_of_progress_tells_how_many_batches_there_were(capsys):
-    """Nobody knows before, and a call of many steps ends early."""
+    """The number is unknown before, and the last call of many steps ends early."""
 
     def rows():
         yield from ((ROWS[:4], ROWS[:4, :1]) for _ in range(20))

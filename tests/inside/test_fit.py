@@ -110,7 +110,7 @@ def test_an_optimizers_options_do_what_they_do_in_keras_fit(run_dir, replicas, o
     def optimizer():
         return keras.optimizers.SGD(0.5, **options)
 
-    examples = pictures(16)  # one batch an epoch: its order is of no matter
+    examples = pictures(16)  # one batch an epoch, so the order does not matter
     data = (examples.inputs / np.float32(255), examples.labels)
     theirs, mine = built(strategy_of(1)), built(strategy_of(replicas))
     theirs.compile(optimizer(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -207,7 +207,7 @@ def test_two_runs_of_a_script_need_two_folders(data, capfd):
 
 
 def test_a_fit_of_a_callback_is_refused(data, capfd):
-    """Nothing of it would be kept."""
+    """No checkpoint would hold anything of such a fit."""
     call = running.Running("fit", is_fit=True)
     with running.announced(call), pytest.raises(SystemExit):
         fit(built(strategy_of(1)), data, **RUN)

@@ -1,4 +1,4 @@
-"""A fit that was interrupted, and goes on: in a new process, or in one that has trained before."""
+"""An interrupted fit goes on, in a new process or in one that has trained before."""
 
 import gc
 import inspect
@@ -54,7 +54,7 @@ WANTED = ROWS.sum(axis=1, keepdims=True)
 
 
 class Batches(keras.utils.PyDataset):
-    """Counts the epochs that it was told of."""
+    """Counts the calls of `on_epoch_end`."""
 
     epochs = 0
 
@@ -84,7 +84,7 @@ class Dies(keras.callbacks.Callback):
 
 @pytest.fixture
 def keep(tmp_path):
-    """Return a model, and its fit as it is kept by a process of its own."""
+    """Return a function that makes a model and its kept fit, as a new process does."""
 
     def keep(stop=None, every=3, job=None, **given):
         keras.utils.clear_session()
@@ -102,7 +102,7 @@ def keep(tmp_path):
 
 
 class Listens:
-    """Notes what a fit tells of its speed."""
+    """Notes the speeds that a fit tells."""
 
     def __init__(self):
         self.told = []
@@ -113,7 +113,7 @@ class Listens:
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_scripts_fit_tells_how_fast_it_is(keep, monkeypatch, counts):
-    """In examples where their number is known, as of arrays, else in steps."""
+    """The speed is in examples if their number is known, as with arrays, else in steps."""
     monkeypatch.setattr(progress_display, "BETWEEN_SECONDS", 0.0)
     listens = Listens()
     model, kept = keep(tell=listens)
@@ -126,7 +126,7 @@ def test_a_scripts_fit_tells_how_fast_it_is(keep, monkeypatch, counts):
 
 
 class Predicts(keras.callbacks.Callback):
-    """Calls the model, at the end of an epoch, while somebody asks for a stop."""
+    """Calls the model at the end of an epoch, after a request to stop."""
 
     several_batches_a_call = True
 
@@ -165,7 +165,7 @@ def test_an_epoch_before_the_first_is_none_that_was_gone_through(keep):
 
 
 def generated():
-    """Yield batches for ever, each of them another."""
+    """Yield different batches for ever."""
     draws = np.random.default_rng(1)
     while True:
         rows = draws.integers(0, len(ROWS), 8)
@@ -173,7 +173,7 @@ def generated():
 
 
 class SameBatches(keras.utils.PyDataset):
-    """Nothing of it changes at the end of an epoch."""
+    """Does not change at the end of an epoch."""
 
     __len__, __getitem__ = Batches.__len__, Batches.__getitem__
 
@@ -205,7 +205,7 @@ def lost(*_):
 
 @pytest.mark.parametrize("given", DATA)
 def test_what_may_have_been_read_does_not_begin_again(keep, given):
-    """A worker may be lost before Keras has made anything of the data, and after it has read."""
+    """A worker may be lost before Keras has read any data, or after."""
 
     def begins_again(**arguments):
         model, kept = keep()
@@ -238,7 +238,7 @@ class DiesAfter(keras.callbacks.Callback):
 def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
     keep, tmp_path, caplog, name, options
 ):
-    """As of arrays, a PyDataset and a dataset of TensorFlow's: tests/cluster/test_kept_fit.py."""
+    """tests/cluster/test_kept_fit.py covers arrays, a PyDataset and a tf.data.Dataset."""
 
     def fit(*callbacks):
         model, kept = keep()
@@ -262,14 +262,14 @@ def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
 
 
 def test_a_model_that_was_trained_does_not_begin_at_step_0(keep):
-    """No disk could keep a checkpoint, say."""
+    """This happens if no disk could keep a checkpoint."""
     _, kept = keep(has_trained=True)
     with pytest.raises(PeerLostError):
         kept.find()
 
 
 class Prepares(keras.callbacks.Callback):
-    """May do anything to the model."""
+    """Could do anything to the model."""
 
     several_batches_a_call = True
 
@@ -279,7 +279,7 @@ class Prepares(keras.callbacks.Callback):
 
 @pytest.mark.parametrize("own", [[], [Prepares()], [keras.callbacks.EarlyStopping("loss")]])
 def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypatch, own):
-    """It can begin at step 0 if a worker is lost by then, unless a callback has had the model."""
+    """If a worker is lost by then, it can begin at step 0, unless a callback has had the model."""
     model, kept = keep()
     monkeypatch.setattr(Coordinator, "check", lost)
     with fits_run_by(kept.run), pytest.raises(PeerLost):
@@ -289,7 +289,7 @@ def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypa
 
 @pytest.mark.parametrize("hook", running.BEGINNING_HOOKS)
 def test_a_callback_that_loses_a_worker_as_it_begins_may_have_trained(keep, hook):
-    """As by a fit of its own, to warm the model up."""
+    """It may have run its own fit, to warm the model up."""
     model, kept = keep()
     own = keras.callbacks.Callback()
     setattr(own, hook, lost)
@@ -311,7 +311,7 @@ def test_a_fit_that_has_done_its_first_step_has_trained(keep):
 
 
 def failed(keep, rows):
-    """Let a fit fail in its middle; return what was kept."""
+    """Run a fit that fails in its middle; return its KeptFit."""
     model, kept = keep()
     try:
         with fits_run_by(kept.run):
@@ -322,7 +322,7 @@ def failed(keep, rows):
 
 
 def test_a_fit_that_has_failed_holds_no_checkpoint_and_no_thread(keep):
-    """One loss after the other is survived in the same process; collecting garbage takes long."""
+    """One process may survive many losses, and garbage collection comes too late to free memory."""
     gc.disable()
     try:
         kept = [failed(keep, Examples()) for _ in range(2)]
@@ -372,7 +372,7 @@ def of_dataset():
 
 
 class Shortens(keras.callbacks.Callback):
-    """Ends each epoch after two batches, and the fit with none; may die at the end of one."""
+    """Ends each epoch after two batches, but never the fit; may die at the end of an epoch."""
 
     def __init__(self, dies_in=None):
         super().__init__()
@@ -420,7 +420,7 @@ def test_a_fit_of_shortened_epochs_goes_on_with_the_batch_that_comes_next(
 
 
 def test_a_source_has_one_reader_at_a_time(keep):
-    """What has read it until now may still do so when another fit begins."""
+    """Threads of a failed fit may still read when the next fit begins."""
     busy, together = threading.Lock(), []
 
     class Slow(Examples):
@@ -437,7 +437,7 @@ def test_a_source_has_one_reader_at_a_time(keep):
 
 
 class Proxy:
-    """Stands for a callback, and has none of its methods itself."""
+    """Forwards to a callback, and has none of its methods itself."""
 
     def __init__(self, callback):
         self.callback = callback
@@ -477,7 +477,7 @@ def nobody():
 
 @pytest.fixture
 def late():
-    """A ring of three workers, of which this one comes late, and rehearses."""
+    """A ring of three workers; this worker comes late, and rehearses."""
     ring = RenewableRing(nobody, most=3, comes_late=True)
     group.use(ring)
     with ring.rehearsed():
@@ -486,7 +486,7 @@ def late():
 
 
 def in_calls_of(steps, kept):
-    """Return what runs a fit in calls of so many steps; None: of as many as take a second."""
+    """Return a function that runs a fit in calls of that many steps; None: of a second each."""
 
     def around(fit, given, call):
         order = replace(call.order, steps_a_call=steps)
@@ -496,7 +496,7 @@ def in_calls_of(steps, kept):
 
 
 def rehearsed(kept, model, *given, steps_a_call=None, **arguments):
-    """Rehearse a fit; return what it ends with."""
+    """Rehearse a fit; return the error that it ends with."""
 
     with (
         fits_run_by(in_calls_of(steps_a_call, kept)),
@@ -509,7 +509,7 @@ def rehearsed(kept, model, *given, steps_a_call=None, **arguments):
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize("executed", [pytest.param(1, marks=pytest.mark.long), 50])
 def test_one_step_is_rehearsed_however_long_a_call_is(keep, executed):
-    """With the next one a stop would wait, and so would those who are to take this worker in."""
+    """A second step would delay a stop, and the workers that wait to take this worker in."""
     model, kept = keep(rehearses=True)
     model.compile(keras.optimizers.SGD(0.01), "mse", steps_per_execution=executed)
     rehearsed(kept, model, ROWS, WANTED, batch_size=1, steps_a_call=50)
@@ -517,13 +517,13 @@ def test_one_step_is_rehearsed_however_long_a_call_is(keep, executed):
 
 
 def traces_of(model):
-    """How often the training step was traced."""
+    """Return how often the training step was traced."""
     steps = model.train_function
     return steps._many.experimental_get_tracing_count() if steps else 0  # noqa: SLF001
 
 
 def left_threads():
-    """The threads that a fit has for itself, once those that were told to end have done so."""
+    """Return the threads of a fit that are still alive after up to 5 s."""
     found = [one for one in threading.enumerate() if one.name.startswith(("saver", "labour"))]
     for one in found:
         one.join(5)
@@ -598,7 +598,7 @@ def nothing_was_done(model, folder):
         ],
     ],
 )
-def test_nor_is_it_with_data_that_are_gone_through_once(keep, tmp_path, name, of):
+def test_with_data_that_are_gone_through_once_nothing_is_compiled(keep, tmp_path, name, of):
     model, kept = keep(rehearses=True)
     data, rows = DATA[name](), (ROWS, WANTED)
     given, tests = ((data,), rows) if of == "training" else (rows, data)
@@ -618,7 +618,7 @@ def test_a_fit_without_a_step_is_no_rehearsal(keep, tmp_path):
 
 
 class Alike(Rehearsal):
-    """A ring whose other workers do and say what this one does."""
+    """A ring whose other workers do and say the same as this worker."""
 
     operations, is_closed, error = 0, False, None
 
@@ -630,7 +630,7 @@ class Alike(Rehearsal):
 
 
 class Looks:
-    """Finds the worker of rank 1 new to the others."""
+    """Reports that rank 1 is a newcomer."""
 
     began_together = False
 
@@ -643,7 +643,7 @@ class Looks:
 
 @pytest.fixture
 def alike():
-    """A ring of this worker and another one, which is new, of three."""
+    """A ring of this worker and a newcomer, of three workers."""
     ring = RenewableRing(lambda: Alike(2), most=3, looks=Looks())
     group.use(ring)
     yield ring
@@ -651,7 +651,7 @@ def alike():
 
 
 def test_a_newcomer_is_trusted_once_it_has_been_through_an_epoch(alike, keep):
-    """With the validation that belongs to it."""
+    """The epoch includes its validation."""
     new = []
 
     def note(*_):
@@ -679,7 +679,7 @@ def test_a_newcomer_at_another_call_is_lost_around_the_trainers_fit_too(tmp_path
 
 @pytest.mark.usefixtures("alike")
 def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
-    """What was trained is kept, and the epoch goes on with its validation."""
+    """The trained steps are kept, and the epoch goes on with its validation."""
     own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     news = json.dumps({"waiting": ["worker-2"]}).encode()
     arrives = keras.callbacks.LambdaCallback(on_test_begin=lambda _: own.send(news))
@@ -703,7 +703,7 @@ def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
 def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
     alike, keep, monkeypatch, own, is_given
 ):
-    """But where a callback of the user's own may look at it by then."""
+    """The exception is a model that a user's callback may look at before."""
     group.use(None)
     failed(keep, Examples())
     group.use(alike)
@@ -722,7 +722,7 @@ def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
 
 
 def steps_saved(monkeypatch, kept, model, seconds, **given):
-    """Return the steps of the checkpoints, and at which the disk had one, by a clock."""
+    """Return the steps of a fit's checkpoints, by a clock that moves on at each epoch's end."""
     steps, clock, stream = [], [0.0], Store.stream
 
     def write(store, number, write):
@@ -750,14 +750,14 @@ def steps_saved(monkeypatch, kept, model, seconds, **given):
 def test_an_epochs_end_is_saved_no_more_often_than_a_tenth_of_its_cost(
     keep, monkeypatch, seconds, expected
 ):
-    """And the fit's always."""
+    """The end of the fit is always saved."""
     monkeypatch.setattr(checkpoint_callback, "SHARE", 0.1)
     model, kept = keep(every=1000)
     assert steps_saved(monkeypatch, kept, model, seconds, epochs=6) == expected
 
 
 def test_no_checkpoint_waits_for_the_one_before(keep, monkeypatch):
-    """The one that a step or an epoch asks for is left out while another is written."""
+    """The checkpoint of a step or an epoch is skipped while another is written."""
     written, may_go_on, stream = [], threading.Event(), Store.stream
 
     def write(store, number, write):

@@ -1,4 +1,4 @@
-"""A fit that was killed after its last epoch: what its callbacks do at its end is done then."""
+"""A fit that was killed after its last epoch still runs its callbacks' ends when it resumes."""
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ WANTED = ROWS.sum(axis=1, keepdims=True)
 
 
 class Ends(keras.callbacks.Callback):
-    """Dies at the end of the fit, if it is to; counts how often there is one."""
+    """Counts the ends of a fit, and may die there."""
 
     def __init__(self, *, dies):
         super().__init__()
@@ -32,7 +32,7 @@ class Ends(keras.callbacks.Callback):
 
 @pytest.fixture
 def fitted(tmp_path):
-    """Fit for six epochs, of which the second is the best; return the weights and the callback."""
+    """Return a function that fits for six epochs and restores the best weights."""
 
     def fit(folder, *, dies=False):
         keras.utils.clear_session()

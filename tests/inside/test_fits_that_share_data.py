@@ -1,4 +1,4 @@
-"""Two fits, and a kill in the second: the order of its data stays the same."""
+"""After a kill in the second of two fits, the order of its data stays the same."""
 
 import time
 
@@ -23,7 +23,7 @@ WANTED = ROWS.sum(axis=1, keepdims=True)
 
 
 class InEpoch(keras.callbacks.Callback):
-    """Knows which epoch it is, and where the fit's checkpoints are."""
+    """Knows its epoch and the folder of the fit's checkpoints."""
 
     def __init__(self, folder):
         super().__init__()
@@ -48,7 +48,7 @@ class DiesInValidation(InEpoch):
         if self.epoch != 1:
             return
         limit = time.monotonic() + 60
-        while not [*self.folder.glob(f"*.{Stage.TRAINED}-*")]:  # not written for a short validation
+        while not [*self.folder.glob(f"*.{Stage.TRAINED}-*")]:  # a short validation has none
             assert time.monotonic() < limit, [*self.folder.iterdir()]
             time.sleep(0.05)
         raise RuntimeError("killed")
@@ -59,23 +59,23 @@ def shuffled():
 
 
 def whole():
-    """Gone through once an epoch."""
+    """Return data with one pass an epoch."""
     return {"x": shuffled().batch(6)}
 
 
 def endless():
-    """An epoch ends where no pass does."""
+    """Return data whose epochs end within a pass."""
     return {"x": shuffled().batch(6).repeat(), "steps_per_epoch": 5}
 
 
 def parts():
-    """Every epoch validates with what is left of its order."""
+    """Return data for training, and the rest of the same order for validation."""
     data = shuffled()
     return {"x": data.skip(6).batch(6), "validation_data": data.take(6).batch(6)}
 
 
 def parts_shuffled_again():
-    """The training has a shuffle of its own besides; its orders the validation does not use."""
+    """Return such parts, with a second shuffle for the training only."""
     data = shuffled()
     return {
         "x": data.skip(6).shuffle(36, seed=2).batch(6),
@@ -84,30 +84,30 @@ def parts_shuffled_again():
 
 
 def repeated():
-    """One pass has two orders."""
+    """Return data with two orders in one pass."""
     return {"x": shuffled().repeat(2).batch(6)}
 
 
 def cached():
-    """All passes have the first one's order."""
+    """Return data whose passes all have the first pass's order."""
     return {"x": shuffled().cache().batch(6)}
 
 
 def endless_and_filtered():
-    """Nobody can tell whether it ends."""
+    """Return validation data that never end, though TensorFlow cannot know that."""
     data = shuffled().repeat().filter(lambda row, _: row[0] < 9).batch(6)
     rows = {"x": ROWS, "y": WANTED, "batch_size": 6}
     return {**rows, "validation_data": data, "validation_steps": 2}
 
 
 def filtered_and_cut():
-    """It ends, which TensorFlow does not know beforehand."""
+    """Return data that end, though TensorFlow does not know that beforehand."""
     data = shuffled().repeat().filter(lambda row, _: row[0] < 9).take(60)
     return {"x": data.batch(6)}
 
 
 def chosen_among_others():
-    """It ends with the last of them."""
+    """Return a sample of two data sets, which ends with the last of them."""
     data = tf.data.Dataset.sample_from_datasets(
         [shuffled().repeat(2), shuffled()], weights=[0.5, 0.5], seed=7
     )
@@ -115,14 +115,14 @@ def chosen_among_others():
 
 
 def validated_in_part():
-    """A validation is over before its data have used a second order."""
+    """Return validation data that end within their first order."""
     data = shuffled().repeat(2)
     rows = {"x": ROWS, "y": WANTED, "batch_size": 6}
     return {**rows, "validation_data": data.batch(2), "validation_steps": 2}
 
 
 def zipped_with_an_endless_one():
-    """It ends with the shorter one, whose length TensorFlow does not know."""
+    """Return data that end with the shorter part, whose length TensorFlow does not know."""
     data = shuffled().filter(lambda row, _: row[0] < 9).repeat(2)
     both = tf.data.Dataset.zip((data, tf.data.Dataset.counter()))
     return {"x": both.map(lambda one, _: one).batch(6)}
@@ -135,7 +135,7 @@ def twice():
 
 @pytest.fixture
 def fitted(tmp_path):
-    """Fit twice, each time with the same data; return the weights and the validations' losses."""
+    """Return a function that fits twice with the same data, and returns weights and history."""
 
     def fit(folder, made, own=lambda _: None, *, shares=False):
         keras.utils.clear_session()
@@ -185,7 +185,7 @@ def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
 
 
 def validated_apart():
-    """The validation's order is drawn for it alone."""
+    """Return validation data with their own order."""
     rows = {"x": ROWS, "y": WANTED, "batch_size": 6}
     return {**rows, "validation_data": shuffled().batch(6)}
 
@@ -237,7 +237,7 @@ def test_what_a_generator_predicts_is_none_of_the_fit(fitted):
 
 
 class Looks(keras.callbacks.Callback):
-    """Notes how many batches there were when the first epoch of this process begins."""
+    """Notes how many batches were given by the beginning of each epoch."""
 
     def __init__(self, given):
         super().__init__()
@@ -248,7 +248,7 @@ class Looks(keras.callbacks.Callback):
 
 
 def test_a_generator_goes_on_where_fits_that_had_ended_have_left_it(fitted):
-    """But for what is read ahead; Keras itself takes two batches to look at."""
+    """The count includes the two batches that Keras takes to look at."""
     given = []
 
     def batches():

@@ -1,4 +1,4 @@
-"""A batch size of the script's own in a step that gets a share is refused in plain words."""
+"""A step with a fixed batch size is refused in plain words if it gets a share of the batch."""
 
 from pathlib import Path
 
@@ -113,7 +113,7 @@ def trained(make, rows, *, replicas=2, loss="mse", **options):
 
 
 def place(kind, mark):
-    """Return the place of a mark in this file, behind where a class or a function begins."""
+    """Return the file and the line of a mark in a class or a function of this file."""
     lines = Path(__file__).read_text().splitlines()
     begin = next(number for number, line in enumerate(lines) if f"{kind.__name__}(" in line)
     return next(
@@ -171,7 +171,7 @@ def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, ro
     ],
     ids=["in Python", "of shapes"],
 )
-def test_so_does_an_assertion_of_another_kind(make, kind, rows, capsys):
+def test_assertions_of_other_kinds_end_the_fit_with_their_place(make, kind, rows, capsys):
     with pytest.raises(SystemExit) as ended:
         trained(make, rows)
     assert ended.value.code == ExitCode.BAD_CONFIGURATION
@@ -187,7 +187,7 @@ def test_so_does_an_assertion_of_another_kind(make, kind, rows, capsys):
     ],
     ids=["evaluate", "predict", "train_on_batch"],
 )
-def test_so_it_is_in_other_calls(call, capsys):
+def test_a_fixed_batch_size_ends_other_calls_too(call, capsys):
     with strategy_of(2).scope():
         model = sequential(Positions())
         model.compile("sgd", "mse")
@@ -199,7 +199,7 @@ def test_so_it_is_in_other_calls(call, capsys):
 
 
 def test_an_error_of_another_kind_stays_as_it_is():
-    """One that one device has as well."""
+    """One device has this error as well."""
     with pytest.raises(ValueError, match="axis -1"):
         trained(lambda: keras.Sequential([keras.Input((5,)), layers.Dense(1)]), KNOWN)
 

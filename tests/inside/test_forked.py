@@ -1,4 +1,4 @@
-"""What a process that a script forks has of its parent's: nothing that holds it up."""
+"""A process that a script forks inherits nothing that holds it up."""
 
 import os
 
@@ -9,13 +9,13 @@ from cluster_trainer.fits import process
 
 @pytest.fixture
 def parent(monkeypatch):
-    """This process, with no script of another test."""
+    """This process, without another test's script."""
     monkeypatch.setattr(process, "_present", process.Process())
     return process.present()
 
 
 def in_a_child(tell):
-    """Return what a forked child tells, a number of a byte."""
+    """Return the number that a forked child tells, from 0 to 255."""
     child = os.fork()
     if child == 0:
         os._exit(int(tell()))
@@ -44,7 +44,7 @@ os.waitpid(child, 0)
 
 
 def test_a_child_that_calls_nothing_imports_nothing(starts, tmp_path):
-    """A script may fork for each of its files; TensorFlow has begun by then."""
+    """A script may fork for each of its files, after TensorFlow has begun."""
     (tmp_path / "script.py").write_text(FORKS)
     ended = starts.start(tmp_path / "script.py", run_dir=tmp_path)
     assert ended.told == [[]], ended.output

@@ -1,4 +1,4 @@
-"""What a worker finds of its data, by which it knows that the others have the same."""
+"""A worker's description of its data, which it compares with the other workers'."""
 
 import random
 
@@ -19,7 +19,7 @@ keras_names.GET_DATA_ADAPTER.wrap(random_access.accepting)
 
 
 def found(make, seed):
-    """What a worker finds whose program has drawn other numbers before."""
+    """Return the description by a worker whose generators begin with this seed."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  as Keras draws
     strategy = tf.distribute.get_strategy()
@@ -67,7 +67,7 @@ def test_the_same_files_in_another_folder_are_the_same(folder, tmp_path_factory)
 
 
 class Batches(keras.utils.PyDataset):
-    """Rows in an order that is drawn when it is made."""
+    """Rows in an order that is drawn in the constructor."""
 
     def __init__(self, draw):
         super().__init__()
@@ -83,7 +83,7 @@ class Batches(keras.utils.PyDataset):
 
 
 class Source:
-    """Single examples in an order that is drawn when it is made."""
+    """Single examples in an order that is drawn in the constructor."""
 
     def __init__(self, draw):
         self.order = np.arange(60)

@@ -1,4 +1,4 @@
-"""TensorFlow warns of functions that are traced again and again: of a user's, and not of ours."""
+"""TensorFlow warns of a user's functions that are traced again and again, but not of ours."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The arrays of a fit that begins again are not copied again; they are as they were given."""
+"""A fit that begins again reuses its copies of the arrays, with the values that it was given."""
 
 import gc
 import weakref
@@ -20,21 +20,21 @@ SHAPE = (12, 2)
 
 
 def apart():
-    """An array that TensorFlow has to copy: it does not begin where TensorFlow's do."""
+    """Return an array that TensorFlow must copy, because it is not aligned as TensorFlow's are."""
     memory = arrays.empty((25,), np.float32)
     memory[:] = 1
     return memory[1:].reshape(SHAPE)
 
 
 def shared():
-    """An array that TensorFlow reads where it lies."""
+    """Return an array that TensorFlow reads without a copy."""
     memory = arrays.empty(SHAPE, np.float32)
     memory[:] = 1
     return memory
 
 
 def read_by(call, array):
-    """Return what an iterator of a call would read of an array, and the tensor itself."""
+    """Return the first value of an array that a call's iterator would read, and the tensor."""
     strategy = tf.distribute.get_strategy()
     with running.announced(call):
         iterator = EpochIterator(array, batch_size=6, distribute_strategy=strategy).begun()
@@ -77,7 +77,7 @@ def test_another_array_is_none_of_these():
 
 
 class Rehearses:
-    """Stands for a survivor: does a fit twice."""
+    """Stands in for ElasticRecovery: rehearses a fit, so that it runs twice."""
 
     goes_on = comes_late = True
     has_trained = is_again = False
@@ -86,7 +86,7 @@ class Rehearses:
         pass
 
     def meet(self):
-        """Need nobody."""
+        """Meet nobody."""
 
     def come_late(self, rehearse):
         with suppress(RehearsedError):

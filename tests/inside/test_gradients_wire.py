@@ -18,7 +18,7 @@ from cluster_trainer.settings.config import TrainerConfig
 from conftest import strategy_of
 
 SECONDS = 60
-FINE = 1.0 + 2.0**-12  # bfloat16 has 8 bits, and keeps 1.0 of it
+FINE = 1.0 + 2.0**-12  # bfloat16 has 8 significant bits, and rounds it to 1.0
 NOT_FINITE = (np.nan, np.inf, -np.inf)
 WORKERS = 2
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
@@ -35,7 +35,7 @@ def _as_bfloat16():
 def summed_on(size, values_of, wire):
     """Return each rank's sums of these values, over a ring of sockets.
 
-    Eagerly: within a graph each rank would take one of TensorFlow's threads until all have come.
+    The ranks sum eagerly. In a graph, each would hold one of TensorFlow's threads until all come.
     """
     pairs = [socket.socketpair() for _ in range(size)]
     ranks = [Ring(rank, size, 1, pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
@@ -87,10 +87,10 @@ def test_only_float32_is_rounded():
 
 
 class Echo:
-    """A ring whose other worker has what this one has; it notes what is summed.
+    """A ring whose other worker has the same values as this one; it notes each sum.
 
     Attributes:
-        sums: (how many numbers, their type, what they travel as) of each sum, in their order.
+        sums: (number of values, their type, their type on the wire) of each sum, in order.
     """
 
     size, rank, generation, operations = WORKERS, 0, 1, 0
@@ -121,7 +121,7 @@ class Echo:
 
 @pytest.mark.usefixtures("_as_bfloat16")
 def test_gradients_alone_travel_so():
-    """Neither metrics, nor counts of examples, nor BatchNorm's averages."""
+    """Metrics, counts of examples and BatchNorm's averages travel as float32."""
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(5), keras.layers.BatchNormalization()]

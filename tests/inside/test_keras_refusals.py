@@ -1,4 +1,4 @@
-"""What Keras's own fit cannot do on several replicas is refused, or said."""
+"""Uses that Keras's own fit cannot handle on several replicas are refused or reported."""
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ def compiled(optimizer, **options):
 
 
 def test_an_optimizer_made_outside_of_the_scope_is_refused():
-    """All replicas of a process would count its steps in one variable."""
+    """All replicas of a process would count the optimizer's steps in one variable."""
     model = compiled(keras.optimizers.SGD(0.1))
     with pytest.raises(ValueError, match="outside of the strategy's scope"):
         model.fit(*EXAMPLES, verbose=0)

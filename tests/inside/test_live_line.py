@@ -1,4 +1,4 @@
-"""The live line of a terminal, and what is printed where there is none."""
+"""The live line on a terminal, and the plain lines elsewhere."""
 
 import os
 import pty
@@ -64,8 +64,8 @@ def test_a_terminal_has_one_line_below_the_others():
     assert "━".encode() in live
     assert b"5/10 1:17 left  loss 0.2500" in live
     assert b"INFO worker-0 a [red]line[/red]\r\n" in live
-    assert b"training" not in live  # what the line shows is not said as well
-    assert b"\x1b[?25l" not in printed  # a cursor that is hidden stays so after a kill
+    assert b"training" not in live  # the live line shows it already
+    assert b"\x1b[?25l" not in printed  # a hidden cursor would stay hidden after a kill
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)

@@ -1,4 +1,4 @@
-"""How data are read is traced as seldom as can be: it takes time at each start and after a loss."""
+"""Reading data is traced as seldom as possible: it takes time at each start and after a loss."""
 
 from types import SimpleNamespace
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 @pytest.fixture
 def readings(monkeypatch):
-    """From where arrays were read, or were looked at as if they were to be."""
+    """The places from which arrays were read, or were traced to be read."""
     found, real = [], RowSource.shares
 
     def shares(self, *place):
@@ -35,7 +35,7 @@ def test_how_data_are_read_is_traced_to_be_read_and_before_that_for_replicas(str
         model = keras.Sequential([keras.layers.Dense(1, "sigmoid")])
         model.compile("adam", "mse", metrics=["mae"])
     model.fit(X, Y, batch_size=8, epochs=2, validation_data=(X, Y), verbose=0)
-    # One replica's model is built from what is being read, and so is any in its validation.
+    # One replica builds its model from the batches that it reads, and so does any validation.
     is_built_before = strategy.num_replicas_in_sync > 1
     assert len(readings) == 2 + is_built_before
 

@@ -1,7 +1,7 @@
-"""What TensorFlow says when a peer is gone, and when something here has broken.
+"""TensorFlow's messages tell a lost peer from a fault of this worker.
 
-Most messages are those of TensorFlow 2.21 on two and three workers of which one was killed, frozen
-or made to fail; the rest is in its libraries, NCCL's and CUDA's.
+Most messages come from TensorFlow 2.21 on two and three workers, one of which was killed, frozen or
+made to fail. The others are in the libraries of TensorFlow, NCCL and CUDA.
 """
 
 import pytest
@@ -23,7 +23,7 @@ The error could be from a previous operation. Restart your program to reset.
 
 
 def from_remote(what, call):
-    """Return what a worker reads about a call to another that has failed."""
+    """Return the message of a failed call to another worker."""
     return (
         f"Collective ops is aborted by: {what}\nAdditional GRPC error information from remote "
         f"target /job:worker/replica:0/task:1 while calling /tensorflow.WorkerService/{call}:\n"
@@ -32,7 +32,7 @@ def from_remote(what, call):
 
 
 def from_devices(what):
-    """Return what is said where several devices of this worker have failed."""
+    """Return the message after a failure of several devices of this worker."""
     return f"2 root error(s) found.\n  (0) RESOURCE_EXHAUSTED:  {what}\n  (1) CANCELLED:  derived"
 
 

@@ -1,4 +1,4 @@
-"""A worker of a ring is lost: the others keep their processes, and all end as they would have."""
+"""If a ring loses a worker, the others keep their processes, and all end as if undisturbed."""
 
 import pytest
 from meeting_place import MeetingPlace
@@ -12,8 +12,8 @@ SETTINGS = {
     "TRAINER_CHECKPOINT_STEPS": "20",
     "TRAINER_TENSORBOARD": "none",
 }
-# Slowly enough to be killed on the way; the weights are printed at the end. By its callbacks a
-# worker that goes on is not as a new one is.
+# Trains slowly enough to be killed on the way, and prints a digest of the weights at its end. Its
+# callbacks make a survivor differ from a new process.
 SCRIPT = """
 import hashlib, json, os, sys, time
 import keras, numpy as np
@@ -77,7 +77,7 @@ found.append(keras.ops.convert_to_numpy(keras.random.normal((2,))))
 content = b"".join(each.tobytes() for each in model.get_weights() + found)
 print("ENDED", hashlib.sha256(content).hexdigest(), history.epoch, flush=True)
 """
-# Of a model without `call`, whoever has trained it has variables that a new process has not yet.
+# The model has no `call`, so a worker that has trained it has variables that a new process lacks.
 OWN_STEP = """
 import os, sys
 import keras, numpy as np, tensorflow as tf
@@ -118,7 +118,7 @@ if "out-of-memory" in sys.argv and '"index": 1' in os.environ["TF_CONFIG"]:
     os.kill(os.getpid(), 9)
 print("ENDED", epochs, [weights.tolist() for weights in model.get_weights()], flush=True)
 """
-# What metrics had come to before a fit is no part of its first epoch.
+# The values that metrics had before a fit are no part of its first epoch.
 EVALUATED = """
 import os, sys
 import keras, numpy as np
@@ -140,7 +140,7 @@ history = model.fit(inputs, inputs[:, :1], epochs=2, verbose=0, callbacks=callba
 print("ENDED", history.history, flush=True)
 """
 EX_TEMPFAIL = 75
-# tests/cluster/test_restart_policies.py and test_chaos.py have losses that are not.
+# tests/cluster/test_restart_policies.py and test_chaos.py test losses without this mark.
 pytestmark = pytest.mark.long
 
 
@@ -153,7 +153,7 @@ def killed(place, rank, step):
 
 
 def replaced(worker):
-    """Start another in the place of a worker that ends by itself."""
+    """Wait until a worker ends by itself, and start another in its place."""
     worker.process.wait(60)
     worker.kill()
     worker.start()
@@ -182,7 +182,7 @@ def script(tmp_path_factory):
 
 
 def ended(place):
-    """Return what each worker's last process has printed at its end."""
+    """Return the lines that each worker's last process printed at its end."""
     return [
         [line for line in worker.log.read_text().splitlines() if line.startswith("ENDED")]
         for worker in place.workers
@@ -218,14 +218,14 @@ def test_a_worker_lost_before_the_first_step(tmp_path, script, undisturbed):
 
 
 def test_data_that_were_read_before_a_loss_need_a_new_process(tmp_path, script):
-    """Keras reads two batches of a generator before anything is made of it."""
+    """Keras reads two batches of a generator before the fit begins."""
     with MeetingPlace(tmp_path, 2, script, "generator") as place:
         assert place.workers[0].process.wait(60) == EX_TEMPFAIL, place.logs
         assert "rank 1 was lost" in place.logs
 
 
 def test_a_model_that_is_built_by_its_first_step(tmp_path):
-    """And again from the beginning, once it has ended: whatever fails before it begins."""
+    """A worker fails before its first step; each run begins anew, since the last one has ended."""
     (tmp_path / "script.py").write_text(OWN_STEP)
     for moment in ("at-first-step", "at-first-line", "at-first-trace"):
         with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), moment) as place:
@@ -259,7 +259,7 @@ def test_a_script_that_fails_at_its_end_has_not_ended_for_the_others(tmp_path):
         assert not (tmp_path / "run/worker-0/ENDED").exists()
 
 
-def test_nor_has_one_that_is_killed_there(tmp_path):
+def test_a_script_that_is_killed_at_its_end_has_not_ended_for_the_others(tmp_path):
     (tmp_path / "script.py").write_text(OWN_STEP)
     with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), "out-of-memory") as place:
         assert place.wait() == [EX_TEMPFAIL, -9], place.logs
@@ -281,14 +281,14 @@ if '"index": 1' in os.environ["TF_CONFIG"]:
 """
 
 
-def test_nor_has_one_that_fails_after_the_trainers_fit(tmp_path):
+def test_a_script_that_fails_after_the_trainers_fit_has_not_ended_for_the_others(tmp_path):
     (tmp_path / "script.py").write_text(OF_API)
     with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py")) as place:
         assert place.wait() == [EX_TEMPFAIL, 1], place.logs
         assert "its script has failed" in place.logs
 
 
-# What a survivor has seen, it remembers; its second fit is the trainer's loop.
+# A survivor remembers the epochs that it has seen; the second fit is the trainer's loop.
 OF_API_APART = """
 import time
 import keras, numpy as np
@@ -322,8 +322,8 @@ def test_what_a_survivor_remembers_for_the_trainers_fit_is_worth_another_try(tmp
         assert "did not begin together" in place.workers[1].log.read_text()
 
 
-# One worker does what the other does not: at once, or once it has seen twelve epochs, of which a
-# new process has seen fewer.
+# One worker makes a call that the other does not make: at once, or after twelve epochs. A new
+# process has seen fewer epochs.
 APART = """
 import os, sys, time
 import keras, numpy as np

@@ -49,7 +49,7 @@ def test_auto_takes_the_ring_where_each_worker_has_one_cpu(wanted, devices, may_
 
 
 class Machine:
-    """What a machine with four GPUs is asked for; TensorFlow in this process is set up already."""
+    """Stands in for a machine with four GPUs: this process's TensorFlow is set up already."""
 
     def __init__(self, monkeypatch):
         there = {"GPU": [f"gpu {number}" for number in range(4)], "CPU": ["cpu"]}

@@ -1,4 +1,4 @@
-"""What metrics have come to on each replica, given to as many replicas or to others."""
+"""The values of metrics on each replica, put back on as many replicas or on another number."""
 
 import gc
 import weakref
@@ -11,7 +11,7 @@ from cluster_trainer.engine.replicas.metric_rows import MetricRows
 
 
 class Scaled(keras.metrics.Metric):
-    """A sum, a mean of its own, and a constant, as a metric of a user's own may have them."""
+    """Has a sum, its own mean and a constant, as a user's metric may."""
 
     def __init__(self):
         super().__init__(name="scaled")
@@ -20,7 +20,7 @@ class Scaled(keras.metrics.Metric):
         self.scale = self.add_variable((), "zeros", aggregation="only_first_replica")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Nothing counts."""
+        """Count nothing."""
 
     def result(self):
         return keras.ops.sum(self.total) * self.scale
@@ -39,7 +39,7 @@ def rows(strategy):
 
 
 def of(replicas):
-    """Return the rows of so many replicas: loss, total, mean, scale."""
+    """Return the rows of that many replicas: loss, total, mean, scale."""
     return np.array([[1, 2, 3, 4, 0.5, 0.25]] * replicas)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a script's own have the result of all workers, whatever `result` returns."""
+"""A script's own metrics have the result of all workers, whatever `result` returns."""
 
 import json
 

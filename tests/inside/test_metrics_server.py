@@ -1,4 +1,4 @@
-"""The server that answers Prometheus: what it says, on IPv4 and on IPv6, where there are both."""
+"""The answers of the server for Prometheus, on IPv4 and on IPv6."""
 
 import errno
 import json
@@ -25,7 +25,7 @@ def registry():
 
 @pytest.fixture
 def server(monkeypatch, registry):
-    """Start it; return its port. What `status` says is TOLD."""
+    """Return a function that starts the server and returns its port; `status` says TOLD."""
     monkeypatch.setattr(metrics_server, "ask", lambda: [TOLD])
     opened = []
 
@@ -42,7 +42,7 @@ def server(monkeypatch, registry):
 
 @pytest.fixture
 def board(tmp_path, monkeypatch):
-    """Where an entrypoint notes what its worker is at, with others that `status` finds here."""
+    """The board on which an entrypoint notes its worker's state, where `status` finds it."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return Board.put_up("worker-5", [tmp_path])
 
@@ -64,7 +64,7 @@ def test_what_a_worker_has_noted_is_told(board, registry):
 
 
 def has_ipv6():
-    """Whether this container has an IPv6 address of its own: the engine may leave it none."""
+    """Whether this container has an IPv6 address; the engine may give it none."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:

@@ -16,7 +16,7 @@ DATA = DataSet("four", EXAMPLES, EXAMPLES, 4)
 
 
 def build_model(name, data):
-    known = TrainerConfig(run_dir="/tmp")  # a module that exists only here is not
+    known = TrainerConfig(run_dir="/tmp")  # it would refuse a module that exists only here
     return build_model_of(known.model_copy(update={"model": name}), data)
 
 
@@ -105,7 +105,7 @@ def test_pictures_of_any_shape_become_logits(name, shape):
     assert logits.shape == (2, 5)
     assert logits.sum() < 1  # a softmax's would be 2
     momenta = {getattr(layer, "momentum", 0) for layer in model.layers}
-    assert max(momenta) == 0.9  # with Keras' own, 450 steps end in a test accuracy of chance
+    assert max(momenta) == 0.9  # with Keras's default, 450 steps end in chance accuracy
 
 
 @pytest.mark.parametrize("name", models.SMALLEST_SIDES)

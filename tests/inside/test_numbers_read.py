@@ -1,4 +1,4 @@
-"""The numbers that a script's losses and callbacks decide by are those of a resumed fit."""
+"""A fit resumes only with the same numbers in the script's losses, callbacks and layers."""
 
 import time
 from functools import partial
@@ -45,7 +45,7 @@ class OfAGlobal(keras.losses.Loss):
 
 
 class Trainer:
-    """A program's object, of which a loss reads one number through a method."""
+    """A program's object, whose loss reads one of its numbers through a method."""
 
     def __init__(self):
         self.alpha, self.rank, self.epochs, self.built = 4.0, 1, 7, True
@@ -74,7 +74,7 @@ rate = 3.0
 
 
 def with_attributes(y, mine):
-    """Reads no global `rate`, and one global within."""
+    """Read the global ALPHA in a comprehension, and no global `rate`."""
     return [ALPHA * one.rate for one in (y, mine)]
 
 
@@ -114,7 +114,7 @@ def test_a_number_is_found_wherever_a_loss_has_it(thing, number):
 @pytest.mark.parametrize(
     "thing", [None, "mse", keras.losses.mean_squared_error, keras.losses.Huber(delta=2.0)]
 )
-def test_of_keras_own_the_configuration_says_it(thing):
+def test_keras_own_losses_have_their_numbers_in_the_configuration(thing):
     assert of_one(thing) == {}
 
 

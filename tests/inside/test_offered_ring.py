@@ -1,4 +1,4 @@
-"""A script's models are trained over a ring unless it wants something else, or there is none."""
+"""A script's models train over a ring, unless it wants something else or there is no ring."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ def left_as_it_was(caplog):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What the entrypoint was asked with; it connects a ring of one worker."""
+    """The requests to the entrypoint, which connects a ring of one worker."""
     made = []
 
     def join(environ):
@@ -82,7 +82,7 @@ def test_workers_with_gpus_are_a_ring_and_are_told_of_the_other_way(
 
 @pytest.fixture
 def left_open(tmp_path):
-    """The number of a file that is open, and no socket of the entrypoint's."""
+    """The number of an open file that is not the entrypoint's socket."""
     with (tmp_path / "file").open("w") as file:
         yield str(file.fileno())
 
@@ -120,7 +120,7 @@ def test_what_the_entrypoint_refuses_is_refused(monkeypatch):
 
 
 def test_what_the_gate_refuses_is_told_in_its_own_words(monkeypatch):
-    """And not as a fault of TRAINER_COLLECTIVES, which would change nothing."""
+    """The error does not blame TRAINER_COLLECTIVES, which would change nothing."""
     problems = ["WORKER_INDEX of worker-1: received 1.", "TRAINER_SEED: worker-1 has 7."]
     lines = "\n".join(f"  {one}" for one in problems)
     text = f"cluster-trainer: 2 problems in the configuration\n\n{lines}\n\nNothing was started."

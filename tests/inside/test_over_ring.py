@@ -25,13 +25,13 @@ def peer():
 
 
 def gives(value, what):
-    """Let the peer gather a tensor."""
+    """Return a call by which the peer gathers a tensor."""
     content = over_ring.as_bytes(value.numpy())
     return lambda ring: ring.all_gather(content, what=what)
 
 
 def adds(value, what):
-    """Let the peer sum an array."""
+    """Return a call by which the peer sums an array."""
     return lambda ring: ring.all_reduce(np.asarray(value), what=what)
 
 
@@ -111,7 +111,7 @@ def test_any_tensors_are_gathered_whatever_their_numbers(peer, compiled, mine, t
 
 
 def test_tensors_of_other_sizes_are_refused_on_all_in_plain_words(peer):
-    """As of texts, which a layer of the model has padded to the longest of a share."""
+    """An example is texts that a layer has padded to the longest of each share."""
     peers = peer.calls(gives(tf.zeros([1, 3]), "predict"))
     with pytest.raises(ValueError, match=r"\[\[2, 2\], \[1, 3\]\].* pad the others"):
         over_ring.gathered(peer.mine, tf.zeros([2, 2]), "predict")
@@ -120,13 +120,13 @@ def test_tensors_of_other_sizes_are_refused_on_all_in_plain_words(peer):
 
 @contextmanager
 def circles(*sizes):
-    """Give a ring that is renewed to these sizes; in each of them others gather a rank's name."""
+    """Yield a ring that is renewed to these sizes; in each, the other ranks gather their names."""
     made, held, mine = iter(sizes), [], []
     pool = ThreadPoolExecutor(sum(sizes))
 
     def connect():
         size, generation = next(made), len(mine) + 1
-        pairs = [socket.socketpair() for _ in range(size)]  # the first ends are the ranks' right
+        pairs = [socket.socketpair() for _ in range(size)]  # a rank's right link is the first end
         ends = [(pairs[rank - 1][1], pairs[rank][0]) for rank in range(size)]
         ranks = [Ring(rank, size, generation, *ends[rank]) for rank in range(size)]
         held.extend(ranks)
@@ -174,7 +174,7 @@ def test_calls_of_a_step_keep_their_order_whatever_they_wait_for(peer):
         found = []
         for number, name in enumerate(names):
             value = start
-            for _ in range(len(names) - number):  # the first have the longest way
+            for _ in range(len(names) - number):  # the first wait longest
                 value = tf.linalg.matmul(value, start) / 300.0
             found += summed(peer.mine, [value[0, :1]], name)
         return found
@@ -205,7 +205,7 @@ def test_calls_keep_their_order_in_conditions_loops_and_functions_within_a_step(
 
         tf.while_loop(lambda turn, _: turn < times, more, (0, value))
         within(value)
-        sum_of(value, "unused")  # all workers make it, so that one may not leave it out
+        sum_of(value, "unused")  # all workers make this call, so none may skip it
         return sum_of(value, "last")
 
     assert step(tf.ones([1]), tf.constant(6)).numpy() == [2]
@@ -283,14 +283,14 @@ def test_that_a_worker_has_left_is_no_failure(peer):
     assert WorkersOfRing(peer.mine).part() is None
 
 
-def test_that_a_worker_was_killed_is_one(peer):
+def test_that_a_worker_was_killed_is_a_failure(peer):
     for connection in peer.ring._ring._sockets:  # noqa: SLF001  as the kernel does, without a word
         connection.shutdown(socket.SHUT_RDWR)
     assert isinstance(WorkersOfRing(peer.mine).part(), PeerLost)
 
 
 def test_who_parts_twice_has_ended_well_once(peer):
-    """As a script with two of the trainer's fits does, or one and an `evaluate`."""
+    """A script does so with two of the trainer's fits, or with one and an `evaluate`."""
     peer.calls(lambda ring: ring.barrier(what=END))
     workers = WorkersOfRing(peer.mine)
     assert workers.part() is None
@@ -298,14 +298,14 @@ def test_who_parts_twice_has_ended_well_once(peer):
 
 
 class InGraphs:
-    """A function of its own that sums, as a step calls it: see the tests' ids."""
+    """Calls a function that sums, in the ways that the tests' ids name."""
 
     def __init__(self, ring):
         self.ring = ring
         self.inner = tf.function(self.both)
 
     def both(self, values):
-        """Sum over the ring, and the gradients likewise."""
+        """Sum values over the ring, and their gradients likewise."""
 
         @tf.custom_gradient
         def both(values):

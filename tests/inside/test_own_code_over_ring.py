@@ -1,4 +1,4 @@
-"""What a model of a user's own may do in its steps, and a script may give it, over a ring."""
+"""Steps that a user's own model may have over a ring, and data that a script may give it."""
 
 import logging
 from contextlib import nullcontext
@@ -32,7 +32,7 @@ on_several = pytest.mark.parametrize("strategy", [on_two_devices, over_a_ring], 
 
 
 class OfPairs(keras.Model):
-    """Its `call` takes a pair, and its steps one array, of which they make that."""
+    """Has a `call` that takes a pair, and steps that make the pair from one array."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +83,7 @@ def test_steps_may_give_call_something_else_than_fit_is_given(strategy):  # noqa
 
 @over_ring
 @pytest.mark.parametrize("call", ["train_on_batch", "test_on_batch"])
-def test_but_what_each_worker_would_build_for_itself_is_refused(strategy, call):  # noqa: F811
+def test_layers_that_each_worker_would_build_for_itself_are_refused(strategy, call):  # noqa: F811
     with strategy.scope():
         model = OfPairs()
         model.compile("sgd")
@@ -93,7 +93,7 @@ def test_but_what_each_worker_would_build_for_itself_is_refused(strategy, call):
 
 
 @over_ring
-def test_nor_does_an_eager_step_build_it(strategy):  # noqa: F811
+def test_layers_that_an_eager_step_would_build_are_refused(strategy):  # noqa: F811
     with strategy.scope():
         model = OfPairs()
         model.compile("sgd", run_eagerly=True)
@@ -101,7 +101,7 @@ def test_nor_does_an_eager_step_build_it(strategy):  # noqa: F811
         model.fit(TWICE_X, TWICE_Y, epochs=1, **BATCHES)
 
 
-# A seed of each worker's own.
+# Each worker has its own seed.
 SCRIPT = """
 import json, os
 import keras, numpy as np, tensorflow as tf
@@ -175,7 +175,7 @@ def made():
 
 
 class Frame:
-    """Numbers as pandas has them, which is not in the image: no array, but it becomes one."""
+    """Stands in for pandas, which is not in the image: no array, but it converts to one."""
 
     def __init__(self, values):
         self._values, self.shape = values, values.shape
@@ -186,7 +186,7 @@ class Frame:
 
 @over_ring
 def test_a_model_is_built_for_a_batch_of_pandas(strategy):  # noqa: F811
-    """As `train_on_batch` asks for it."""
+    """`train_on_batch` builds a model in this way."""
     del strategy
     model = made()
     model._maybe_symbolic_build(data_batch=(Frame(TWICE_X), Frame(TWICE_Y[:, 0])))  # noqa: SLF001
@@ -201,7 +201,7 @@ def test_predictions_of_a_batch_of_pandas(strategy):  # noqa: F811
 
 
 class Ragged(keras.Model):
-    """Gives outputs of which nothing is known when a step is traced."""
+    """Gives outputs whose rank is unknown when a step is traced."""
 
     def call(self, inputs):
         return inputs
@@ -279,7 +279,7 @@ class SometimesByLoss(Sometimes):
 
 
 class SometimesByMetric(Sometimes):
-    """Decides by what a metric has come to on this replica, before it is updated or after."""
+    """Decides by the value of a metric on this replica."""
 
     def __init__(self):
         super().__init__()
@@ -311,7 +311,7 @@ class SometimesByNewState(SometimesByState):
 
 
 class SometimesByDraw(Sometimes):
-    """Decides by what each replica draws for itself."""
+    """Decides by a number that each replica draws for itself."""
 
     def __init__(self):
         super().__init__()
@@ -373,7 +373,7 @@ def normalized(data):
 
 
 class DiesError(Exception):
-    """The process would have ended."""
+    """Stands for the end of the process."""
 
 
 def die(epoch, logs):
@@ -383,7 +383,7 @@ def die(epoch, logs):
 
 
 def test_a_fit_that_goes_on_normalizes_with_what_its_checkpoint_holds(tmp_path):
-    """Whatever a script has adapted the layer to this time, without a seed."""
+    """Without a seed, a script may adapt the layer to other data at each start."""
 
     first, second = normalized(TWICE_X), normalized(TWICE_X * 9 + 5)
     second.evaluate(TWICE_X, TWICE_Y, verbose=0)

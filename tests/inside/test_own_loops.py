@@ -1,4 +1,4 @@
-"""Training loops of a script's own over `cluster_trainer.share`, as in Keras's guides."""
+"""A script's own training loops over `cluster_trainer.share`, as in Keras's guides."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from meeting_place import MeetingPlace
 from cluster_trainer import mean, share
 from cluster_trainer.problems import ConfigurationError
 
-# Each prints, as JSON, numbers that are the same on one worker and on several.
+# Each loop notes numbers that are the same on one worker and on several.
 BEGINNING = """
 import json, os
 import keras, numpy as np, tensorflow as tf
@@ -83,7 +83,7 @@ for epoch in range(2):
         d_loss, g_loss = mean(train_step(real))
 ended(digest(D), digest(G), d_loss, g_loss)
 """
-# Each worker plays its own episodes; with one seed for all these are the same.
+# Each worker plays its own episodes. With one seed for all, the episodes are the same.
 ACTOR_CRITIC = """
 keras.utils.set_random_seed(7)
 inputs = keras.Input((4,))
@@ -118,7 +118,7 @@ for x, y in share(DATA, model):
     optimizer.apply(tape.gradient(each, model.trainable_weights), model.trainable_weights)
 ended(digest(model))
 """
-# The last batch has one row; a validation is within the loop; what it does is left early.
+# The last batch has one row. A validation runs within the loop, which is left early.
 UNEVEN = """
 keras.utils.set_random_seed(2)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -143,7 +143,7 @@ for x, y in share(batches, model):
         break
 ended(digest(model), mean(errors), mean(rows), *seen)
 """
-# Elements without rows, and TensorFlow's own variables.
+# The elements have no rows, and the variables are TensorFlow's own.
 WITHOUT_ROWS = """
 keras.utils.set_random_seed(3)
 w = tf.Variable(np.linspace(0.1, 1, 4, dtype="float32")[:, None])
@@ -156,7 +156,7 @@ for episode in share(range(5)):
     optimizer.apply(tape.gradient(loss, [w]), [w])
 ended(tf.reduce_sum(abs(w)))
 """
-# The last batch traces the step again, and not the function that it calls.
+# The last batch traces the step again, but not the function that it calls.
 IN_BRANCHES = """
 keras.utils.set_random_seed(4)
 normal, out = keras.layers.BatchNormalization(synchronized=True), keras.layers.Dense(1)
@@ -180,7 +180,7 @@ for x, y in share(DATA, model):
     step(x, y)
 ended(digest(model))
 """
-# Of the optimizer that some steps scale a loss for, and others do not, and a function applies.
+# Some steps scale the loss for the optimizer, and others do not. A tf.function applies it.
 SCALED_IN_TURNS = """
 keras.utils.set_random_seed(5)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -224,7 +224,7 @@ except ValueError as error:
     told = str(error)
 ended("outside of the `tf.function` that calls the layer" in told, steps)
 """
-# The function that has summed in the loop is called with a whole batch on every worker.
+# After the loop, each worker calls the function that summed in it, with a whole batch.
 AFTER_THE_LOOP = """
 keras.utils.set_random_seed(7)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -280,7 +280,7 @@ LOOPS = {
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }
-# All in one process: most of the time is TensorFlow's import.
+# All loops run in one process, because TensorFlow's import takes most of the time.
 ALL = """
 workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
 for name, loop in json.loads({loops!r}).items():
@@ -291,7 +291,7 @@ Numbers = dict[str, list[float]]
 
 
 def on(workers: int, folder: Path) -> tuple[list[Numbers], str]:
-    """Return the numbers of all loops on each worker, and what has been printed."""
+    """Return the numbers of all loops on each worker, and worker 0's log."""
     file = folder / "train.py"
     file.write_text(BEGINNING + ALL.format(loops=json.dumps(LOOPS)))
     with MeetingPlace(folder, workers, str(file)) as place:
@@ -326,7 +326,7 @@ def test_other_data_are_refused(tmp_path):
         assert "the seeds of shuffles" in place.logs
 
 
-# Weights are assigned from a share.
+# The script assigns weights from its share.
 APART = """
 w = tf.Variable([[float(json.loads(os.environ["TF_CONFIG"])["task"]["index"])] * 4])
 optimizer = keras.optimizers.SGD(0.1)
@@ -342,7 +342,7 @@ for x, _ in share(DATA):
 for x, _ in share(DATA):
     w.assign_sub([[float(x[0, 0])] * 4])
 """
-# One is killed by its own hand.
+# One worker kills itself.
 KILLED = """
 optimizer = keras.optimizers.SGD(0.1)
 w = tf.Variable([[1.0] * 4])
@@ -374,7 +374,7 @@ def test_a_loop_that_cannot_go_on_ends_as_a_fit_does(script, codes, told, tmp_pa
 
 def test_where_it_cannot_share_it_says_so(monkeypatch):
     batches = [np.ones([4, 2])]
-    assert [*share(batches)] == batches  # alone they come as they are
+    assert [*share(batches)] == batches  # a single worker gets them unchanged
     assert len(share(batches)) == 1
     assert float(mean(3)) == 3
     with (

@@ -1,4 +1,4 @@
-"""What a script gives `fit` of its own: used as it is, refused, or said to be unused."""
+"""A script's own parts in `fit` are used as they are, refused, or reported as unused."""
 
 import json
 import sys
@@ -40,7 +40,7 @@ def built(kind=keras.Sequential, activation=None):
 
 
 def refused(capfd, *arguments, **keywords):
-    """Return what is said where `fit` ends with 78."""
+    """Return the error output of a `fit` that ends with 78."""
     with pytest.raises(SystemExit) as ended:
         fit(*arguments, **keywords)
     assert ended.value.code == 78
@@ -93,7 +93,7 @@ def test_a_compiled_model_has_its_own_way_with_xla(capfd, monkeypatch):
     assert "not used: TRAINER_JIT" in capfd.readouterr().out
 
 
-def test_unless_fit_is_given_something_else(result, capfd):
+def test_a_compiled_model_is_compiled_again_if_fit_is_given_other_parts(result, capfd):
     model = built()
     model.compile("rmsprop", "mse")
     fit(model, DATA, optimizer="sgd", **RUN)
@@ -113,7 +113,7 @@ def trained(replicas, folder, activation=None, **given):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """What one device and the trainer's own loss come to."""
+    """The weights and the loss of one device with the trainer's own loss."""
     return trained(1, tmp_path_factory.mktemp("expected"))
 
 

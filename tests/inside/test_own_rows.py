@@ -1,4 +1,4 @@
-"""A worker prepares its own rows of a pipeline only: the shares are those of all rows."""
+"""A worker prepares only its own rows of a pipeline, and gets the same shares as from all rows."""
 
 import random
 
@@ -45,7 +45,7 @@ def of_all_rows(dataset, replicas, first=0, passes=1):
     return [flat(shares) for _ in range(passes)], shares.element_spec
 
 
-# Random pipelines: what a random generator chooses, it chooses again for the other reading.
+# Random pipelines. The same seed makes the same choices for the other reading.
 
 
 def sources(draw):
@@ -113,7 +113,7 @@ def step_of_batches(draw, *, may_stop):
 
 
 def pipeline(seed):
-    """Make one of many pipelines; the same seed makes the same again."""
+    """Make a random pipeline; the same seed makes the same pipeline."""
     draw = random.Random(seed)
     keras.utils.set_random_seed(1)
     data = sources(draw)
@@ -124,7 +124,7 @@ def pipeline(seed):
         drop_remainder=draw.choice([False, True]),
         num_parallel_calls=draw.choice([None, 2]),
     )
-    # How many orders an iterator uses up, which stops earlier, depends on how far it reads ahead.
+    # If an iterator stops early, the number of orders that it uses up depends on its read-ahead.
     may_stop = not pipelines.keeps_or_repeats_orders(data)
     for _ in range(draw.randrange(3)):
         data = step_of_batches(draw, may_stop=may_stop)(data)
@@ -279,7 +279,7 @@ def test_shuffled_rows_that_are_repeated_need_shares_of_one_size():
 
 
 def counted():
-    """A `map` that counts its calls, and so keeps a state."""
+    """Return a function for `map` that counts its calls, and so keeps a state."""
     count = tf.Variable(0, dtype=tf.int64)
     return lambda row: row + count.assign_add(1)
 
@@ -306,7 +306,7 @@ def with_options(data, **options):
 GENERATOR = tf.random.Generator.from_seed(1)
 ROW = Dataset.range(ROWS)
 MAPPED = ROW.map(twice)
-# What makes a pipeline one that is read as a whole, and a word of what is said of it.
+# Pipelines that each worker reads as a whole, and some words of the advice about each.
 WHOLE = {
     "shuffled after it": (lambda: MAPPED.shuffle(9, seed=1).batch(4), "after `shuffle`"),
     "filtered after it": (lambda: MAPPED.filter(lambda row: row > 2).batch(4), "after `filter`"),
@@ -360,7 +360,7 @@ def test_nothing_is_said_of_a_pipeline_whose_maps_are_all_divided():
     assert source_of(ROW.shuffle(9, seed=1).map(twice).take(9).batch(4), ONE).advice == ""
 
 
-# Batches of pictures, and numbers.
+# Functions of batches of pictures and numbers.
 OF_ROWS = {
     "scaled": lambda x, y: (x / 255 - 1, tf.cast(y, tf.float32)),
     "one hot": lambda x, y: (x, tf.one_hot(y, 5)),

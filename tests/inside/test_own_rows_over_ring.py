@@ -1,4 +1,4 @@
-"""Two workers that prepare their own rows only train to the bits of two that prepare all rows."""
+"""Two workers that prepare only their own rows train to the same bits as two that prepare all."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 import pytest
 from meeting_place import MeetingPlace
 
-# A fit, and a loop over `share`.
-# "whole": a `filter` after the `map` lets each worker prepare all rows, as without division.
+# A fit, and a loop over `share`. Its arguments:
+# "whole": a `filter` after the `map` makes each worker prepare all rows.
 # "dies": worker 1 is lost in the middle of the fit's second epoch.
 # "fits": there is no loop.
 SCRIPT = """
@@ -84,7 +84,7 @@ def script(tmp_path_factory):
 
 
 def told(place):
-    """Return what each worker's last process has come to, and how many rows it has prepared."""
+    """Return the results of each worker's last process, and the number of rows it prepared."""
     lines = [worker.log.read_text().splitlines() for worker in place.workers]
     words = [dict(line.split(" ", 1) for line in own if " " in line) for own in lines]
     return [json.loads(one["ENDED"]) for one in words], [int(one["PREPARED"]) for one in words]

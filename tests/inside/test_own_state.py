@@ -1,4 +1,4 @@
-"""What of a model's state each replica has for itself, and what is said of it."""
+"""The state of a model that each replica has for itself, and the warnings about it."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 @pytest.fixture
 def said(monkeypatch):
-    """What is warned of, each once."""
+    """The warnings, each once."""
     for warn in (own_state._warn_of_whole_numbers, own_state._warn_of_scaled):  # noqa: SLF001
         warn.cache_clear()
     found = []
@@ -24,7 +24,7 @@ def said(monkeypatch):
 
 
 class Pointer(keras.layers.Layer):
-    """Has the place in a queue where the next batch would begin."""
+    """Keeps the place in a queue where the next batch would begin."""
 
     def build(self, shape):
         del shape
@@ -38,7 +38,7 @@ class Pointer(keras.layers.Layer):
 
 
 class Flag(keras.layers.Layer):
-    """Has seen a large number, or has not."""
+    """Keeps whether it has seen a large number."""
 
     def build(self, shape):
         del shape
@@ -59,7 +59,7 @@ class Idle(Pointer):
 
 
 class Frozen(keras.layers.Layer):
-    """Keeps what it has seen last in a weight that was made to be trained."""
+    """Keeps the mean of its last inputs in a weight that was made to be trained."""
 
     def __init__(self):
         super().__init__(trainable=False, name="frozen")
@@ -86,7 +86,7 @@ class ScalesAndAssigns(keras.Sequential):
 
 
 class Function(keras.layers.Layer):
-    """Reads frozen weights within functions of TensorFlow's."""
+    """Reads frozen weights within a tf.function."""
 
     def __init__(self):
         super().__init__(trainable=False)
@@ -156,7 +156,7 @@ def test_weights_of_a_scaled_loss_are_said_to_be_each_replicas_own(said):
         assert sum("scale_loss" in line and one.path in line for line in said) == 1, said
 
 
-def test_such_weights_are_averaged():
+def test_weights_that_each_replica_assigns_are_averaged():
     with strategy_of(2).scope():
         model = made([Frozen()], WithoutOptimizer)
         model.fit(X[:8], Y[:8], **EPOCHS)
@@ -166,7 +166,7 @@ def test_such_weights_are_averaged():
 
 
 class Alike(keras.layers.Layer):
-    """Assigns what comes of its share, and is the same of every share."""
+    """Assigns values that it computes from its share, and that are the same for every share."""
 
     VALUES = np.random.default_rng(0).normal(size=99).astype("float32")
 

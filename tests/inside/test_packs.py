@@ -1,4 +1,4 @@
-"""In how large packs TensorFlow's collectives sum gradients: as the strategy was told."""
+"""TensorFlow's collectives sum gradients in packs of the size that the strategy was told."""
 
 import itertools
 
@@ -30,7 +30,7 @@ def test_nccl_alone_is_given_packs(devices, implementation, size):
 
 
 def strategy_with(bytes_per_pack, monkeypatch):
-    """What several workers have, on two devices of this process."""
+    """Return a strategy of several workers, on two devices of this process."""
     kind = tf.distribute.MultiWorkerMirroredStrategy
     monkeypatch.setattr(kind, "_collective_key_base", next(bases))  # see conftest
     options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack, implementation=RING)

@@ -100,11 +100,11 @@ def test_what_a_callback_changes_on_one_worker_is_told_and_undone(tmp_path, usua
         assert what in told(log)[0]
         assert "on worker-1" in told(log)[0]
     assert losses(first) == losses(other)
-    if hook != "a step's weights":  # worker 1 has trained with its own until then
+    if hook != "a step's weights":  # worker 1 has trained with its own weights until then
         assert losses(first) == usual
 
 
-def test_so_is_what_a_script_changes_between_two_calls(tmp_path):
+def test_what_a_script_changes_between_two_calls_is_told_and_undone(tmp_path):
     first, other = run(tmp_path, SCRIPT.format(hook="pass") + BETWEEN)
     (line,) = told(first)
     assert "before evaluate: sequential/dense/kernel" in line
@@ -149,7 +149,7 @@ def test_other_settings_of_keras_are_named(tmp_path):
 
 @pytest.fixture(params=range(20))
 def values(request):
-    """Random values, of a random size and number."""
+    """Random values, of a random magnitude and number."""
     draws = np.random.default_rng(request.param)
     many = draws.integers(1, 3 * BLOCK)
     return draws.normal(size=many) * 10.0 ** draws.integers(-6, 6)
@@ -170,13 +170,13 @@ def test_rounding_is_no_difference(values):
     assert not do_differ(values, values * (1 + draws.uniform(-1, 1, values.size) * TOLERANCE / 4))
 
 
-def test_another_value_is_one(values):
+def test_another_value_is_a_difference(values):
     changed = values.copy()
     changed[-1] += np.abs(values).max() / 10
     assert do_differ(values, changed)
 
 
-def test_so_are_other_places_and_a_row_of_a_large_table(values):
+def test_other_places_and_a_row_of_a_large_table_are_differences(values):
     if values.size > 1:
         assert do_differ(values, values[::-1])
     table = np.random.default_rng(0).uniform(-0.05, 0.05, (10_000, 32))
@@ -198,5 +198,5 @@ def test_each_kind_of_number_has_a_sketch(dtype):
     assert differ(one, other, np.array([TOLERANCE])).all()
 
 
-def test_strings_have_none():
+def test_strings_have_no_sketch():
     assert sketch(tf.Variable(["a", "b"])).shape == (0, 2)

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 @pytest.fixture(autouse=True)
 def log(monkeypatch, caplog):
-    """What was said; the trainer's own log is on its screen alone."""
+    """The messages, in a log that pytest sees; the trainer's own log goes to its screen only."""
     monkeypatch.setattr(pieces, "_said", [])
     monkeypatch.setattr(pieces, "log", logging.getLogger("said"))
     return caplog
 
 
 class SemiSupervised(keras.Model):
-    """A mean over labelled rows and one over unlabelled rows, which are drawn upon and counted."""
+    """Adds a mean over unlabelled rows, with noise, to one over labelled rows, which it counts."""
 
     def __init__(self):
         super().__init__()
@@ -149,12 +149,12 @@ def mapped(**options):
     ids=["no common factor", "a map", "a generator"],
 )
 def test_what_cannot_be_cut_is_computed_by_all(data, log):
-    """Dropout, BatchNormalization and sums in metrics included."""
+    """This includes dropout, BatchNormalization and sums in metrics."""
     assert_as_on_one_device(3, data, draws=True)
     assert log.text.count("every replica computes the whole batch") == 1
 
 
-def test_so_it_is_batch_by_batch():
+def test_a_single_batch_that_cannot_be_cut_trains_as_on_one_device():
     batch = InDicts()[0]
 
     def after_a_step(replicas):
@@ -168,7 +168,7 @@ def test_so_it_is_batch_by_batch():
 
 
 class OfGraphs(keras.Model):
-    """Sums each graph's nodes, and what their neighbours have, into one output."""
+    """Sums the nodes of each graph and their neighbours into one output."""
 
     def __init__(self):
         super().__init__()

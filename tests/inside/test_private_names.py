@@ -1,7 +1,7 @@
-"""What another version of Keras or of TensorFlow lacks of the private names that are used.
+"""The private names of Keras and TensorFlow that are used exist, and find what they found.
 
-Each test fails with the list of all that is missing, so that an upgrade begins with that list. What
-is imported comes first: tests/image/test_imports.py.
+Each test fails with the list of all missing names, so that an upgrade begins with that list. The
+imports come first, in tests/image/test_imports.py.
 """
 
 import ast
@@ -32,7 +32,7 @@ def test_all_that_is_replaced_is_there(module):
 
 
 def of_a_function(statement):
-    """Return the name of what is defined by `def`, or by a getter of an attribute or a method."""
+    """Return the name that a `def`, or a getter of an attribute or a method, defines."""
     if isinstance(statement, ast.FunctionDef):
         return statement.name
     if not isinstance(statement, ast.Assign):
@@ -43,7 +43,7 @@ def of_a_function(statement):
 
 
 def of(layer, optimizer="sgd"):
-    """A small compiled model that has trained a step."""
+    """Return a small compiled model that has trained a step."""
     model = keras.Sequential([keras.Input([2]), layer])
     model.compile(optimizer, "mse", metrics=["mae"])
     model.train_on_batch(np.ones([2, 2]), np.ones([2, 1]))
@@ -51,7 +51,7 @@ def of(layer, optimizer="sgd"):
 
 
 def examples_of_keras(k):
-    """Whether each function says of an example what it says in the version that was read."""
+    """Return, by function, whether it finds in an example what it finds in the present version."""
     model = of(keras.layers.Dense(1), optimizer=keras.optimizers.SGD(use_ema=True))
     (dense,), optimizer = model.layers, model.optimizer
     arrays = k.ArrayDataAdapter(np.ones([3, 2]), batch_size=2, shuffle=True)
@@ -143,7 +143,7 @@ def graphs_of_a_function_and_its_gradient():
 
 
 def examples_of_tensorflow(t):
-    """The same of TensorFlow's."""
+    """Return the same for TensorFlow's functions."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         mirrored = tf.Variable(1.0)

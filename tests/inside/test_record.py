@@ -1,4 +1,4 @@
-"""result.json says what a script has really trained with."""
+"""result.json records the parts that a script has really trained with."""
 
 import json
 import sys
@@ -72,9 +72,9 @@ def test_the_strategy_and_the_precision_of_the_model(result):
 
 
 def test_a_run_with_an_optimizer_of_ones_own_may_get_more_epochs(result):
-    """Where no setting decides the learning rate, none depends on how many there are."""
+    """No setting decides the learning rate, so no setting depends on the number of epochs."""
     for epochs in (1, 2):
-        keras.utils.clear_session()  # both as in another process
+        keras.utils.clear_session()  # each as if in a new process
         process.present().folders.clear()
         optimizer = keras.optimizers.SGD(0.25)
         history = fit(built(), DATA, optimizer=optimizer, **(RUN | {"epochs": epochs}))

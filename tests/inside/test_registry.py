@@ -16,7 +16,7 @@ NOWHERE = Path("/tmp/no-data")
 
 @pytest.fixture
 def own(monkeypatch):
-    """A user's module with a function that returns what the test sets."""
+    """A user's module, to which a test adds a function."""
     module = types.ModuleType("own_data")
     monkeypatch.setitem(sys.modules, "own_data", module)
     return module
@@ -24,7 +24,7 @@ def own(monkeypatch):
 
 @pytest.fixture
 def said_in_log(caplog, monkeypatch):
-    """What was logged, wherever a run in this process has sent the log before."""
+    """The text of the log, wherever an earlier run in this process has sent it."""
     monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
     caplog.set_level("INFO", "trainer")
     return lambda: caplog.text

@@ -1,4 +1,4 @@
-"""A report of runs: everything that they recorded is in it, and what they did not is named."""
+"""A report of runs shows everything that they recorded, and names what is missing."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ ADDRESS = re.compile(r"""(?:src|href|action|data|url)\s*[=(]\s*["']?(?!data:|#)[
 
 
 class Page(HTMLParser):
-    """What a browser makes of a page: its elements, and its text."""
+    """A page as a browser reads it: its elements and its text."""
 
     def __init__(self, text):
         super().__init__()
@@ -35,7 +35,7 @@ class Page(HTMLParser):
 
 @pytest.fixture
 def run(tmp_path):
-    """Make a run's folder by name; return it."""
+    """Return a function that makes a run's folder by name."""
 
     def make(name="first", **settings):
         folder = tmp_path / name
@@ -199,7 +199,7 @@ def test_fits_of_two_runs_are_compared_by_their_names(tmp_path):
 
 
 def tell(folder, rate, **more):
-    """Let the first fit of a worker say with what it was begun."""
+    """Write the description of a worker's first fit."""
     optimizer = {"class_name": "SGD", "config": {"name": "sgd", "learning_rate": rate}}
     about = {
         "script": {"path": "my/task.py", "arguments": 1},
@@ -275,7 +275,7 @@ def data():
 
 
 def all_but_the_last(inputs, training):
-    """Say the class of an example, and 0 for the last class."""
+    """Predict the right class of each example, but class 0 for the last class."""
     del training
     said = np.rint(inputs.numpy()[:, 0, 0, 0] * 255 / 60).astype(int) % 3
     return 9.0 * np.eye(4)[said]

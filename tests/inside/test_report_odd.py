@@ -1,4 +1,4 @@
-"""A report of a run whose files are not as they should be: what can be read, and what could not."""
+"""A report of a run with broken files shows what can be read, and names the rest."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def lines(values):
 
 @pytest.fixture
 def worker(tmp_path):
-    """Return a worker's folder in which everything is as it should be."""
+    """The folder of a worker, without broken files."""
     folder = tmp_path / "first/worker-0"
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(RESULT))
@@ -149,7 +149,7 @@ def test_points_that_are_no_numbers_are_said_and_left_out(worker):
 @pytest.mark.parametrize("content", [b"", b"no record at all", b"\x18" + b"\0" * 300, None])
 def test_an_event_file_that_is_none_does_not_hide_the_others(worker, content):
     broken = worker / "tensorboard/events.out.tfevents.0000000001.other.1"
-    if content is None:  # the half of one
+    if content is None:  # a truncated file
         (whole,) = worker.glob("tensorboard/events*")
         content = whole.read_bytes()[:-20]
         whole.unlink()

@@ -1,11 +1,11 @@
-"""TRAINER_SYNC_EVERY=auto: the first seconds of a fit choose how often two workers average."""
+"""With TRAINER_SYNC_EVERY=auto, the first seconds of a fit decide how often workers average."""
 
 import re
 
 import pytest
 from meeting_place import MeetingPlace
 
-# Waits in each sum, like a slow network; and a while after each epoch, so that it can be killed.
+# Waits in each sum, like a slow network, and after each epoch, so that it can be killed.
 SCRIPT = """
 import hashlib, os, sys, time
 import keras, numpy as np

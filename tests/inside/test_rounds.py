@@ -1,4 +1,4 @@
-"""Steps that each worker of a ring takes by itself, and the means that end their rounds."""
+"""Rounds of steps that each worker of a ring takes by itself, and the means that end them."""
 
 import json
 from types import SimpleNamespace
@@ -19,8 +19,8 @@ from cluster_trainer.fits.program import options_of
 from cluster_trainer.problems import ConfigurationError, ExitCode
 
 EVERY = 3
-# Two workers train by `fit`, and one computes by hand what both should come to. 4 batches an
-# epoch, of which the last has 1 example: one worker has none then.
+# Two workers train by `fit`, and worker 0 computes the expected weights by hand. An epoch has
+# 4 batches. The last batch has 1 example, so that one worker has none.
 SCRIPT = """
 import hashlib, json, os, sys
 import keras, numpy as np, tensorflow as tf
@@ -172,7 +172,7 @@ def told_by_two(folder, every, **more):
 def test_weights_slots_and_statistics_are_averaged_each_few_steps_and_at_an_epochs_end(tmp_path):
     (one, other), log = told_by_two(tmp_path, EVERY)
     assert f"weights are averaged every {EVERY} steps" in log
-    assert one.pop("calls") == other.pop("calls") == 2 * 2  # a round of three steps, and of one
+    assert one.pop("calls") == other.pop("calls") == 2 * 2  # rounds of three steps and of one
     for name, (found, wanted, is_finite) in one.items():
         assert is_finite, name
         assert found == other[name][0], f"{name}: the workers differ"
@@ -187,7 +187,7 @@ def test_with_bfloat16_the_changes_of_a_round_are_rounded_and_the_weights_are_no
         assert found == other[name][0], f"{name}: the workers differ"
         assert found == pytest.approx(wanted, rel=1e-2, abs=5e-3), name
         is_rounded = found != pytest.approx(wanted, rel=1e-5, abs=1e-6)
-        assert is_rounded == (name != "eager"), name  # where steps run eagerly, nothing is
+        assert is_rounded == (name != "eager"), name  # steps that run eagerly round nothing
 
 
 TRAINER = ("-m", "trainer")
@@ -223,7 +223,7 @@ def test_a_killed_worker_changes_no_bit(tmp_path, size, wire):
 
 @pytest.fixture
 def ring():
-    """A ring whose other worker has what this one has, and takes rounds."""
+    """A ring with rounds, whose other worker has the same values as this one."""
     ring = Echo()
     group.use(RenewableRing(lambda: ring))
     group.let_rounds_have(EVERY)
@@ -307,7 +307,7 @@ def test_a_resume_with_another_number_of_steps_is_refused(tmp_path):
             refuse_other_run(found, described, [])
 
 
-# Squares of gradients that end within a round, as those of a unit that no longer fires.
+# The gradients end before the second round, like those of a unit that no longer fires.
 FADES = """
 import keras, numpy as np
 
@@ -323,7 +323,7 @@ print("TOLD", float(min(one.min() for one in squares)), np.isfinite(model.get_we
 
 
 def test_with_bfloat16_squares_of_gradients_stay_above_zero(tmp_path):
-    """Else their root is no number, and neither are the weights."""
+    """Otherwise their roots would be NaN, and then the weights."""
     file = tmp_path / "train.py"
     file.write_text(FADES)
     settings = {"TRAINER_SYNC_EVERY": "64", "TRAINER_WIRE": "bfloat16"}

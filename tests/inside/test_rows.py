@@ -1,4 +1,4 @@
-"""The order of the examples: the same batches for any cut, and from any step on."""
+"""The order of the examples gives the same batches for any cut, and from any step on."""
 
 from itertools import chain
 
@@ -30,7 +30,7 @@ def flat(lists):
 
 
 def numbered(count):
-    """Examples whose label is their own row."""
+    """Return examples whose labels are their row numbers."""
     return Examples(np.zeros([count, 2], np.float32), np.arange(count))
 
 
@@ -40,9 +40,9 @@ def source(data, batch, replicas=Replicas(), seed=SEED, augmentation=None):  # n
 
 
 def shares(source, steps, first=0):
-    """Return so many batches, each as (inputs, labels) of the local replicas' own examples."""
+    """Return that many batches, each as (inputs, labels) of the local replicas' own examples."""
     batches = source.shares(0, first).take(steps)
-    if isinstance(batches.element_spec[0], tf.TensorSpec):  # one replica's are not shared out
+    if isinstance(batches.element_spec[0], tf.TensorSpec):  # one replica gets whole batches
         return [[(inputs.numpy(), labels.numpy())] for inputs, labels in batches]
     return [
         [
@@ -121,7 +121,7 @@ def inputs_of(array):
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_whole_numbers_stay_as_they_are(dtype):
-    largest = np.iinfo(dtype).max  # as a float32, another number from 2**24 on
+    largest = np.iinfo(dtype).max  # float32 would change numbers above 2**24
     ids = np.array([[0, 1], [largest, largest - 1]], dtype)
     inputs = inputs_of(ids)
     assert inputs.dtype == dtype
@@ -153,7 +153,7 @@ def examples(count=COUNT, shape=(SIDE, SIDE, 3)):
 
 
 def seen(cut, steps, first=0):
-    """Return (inputs, labels) of so many batches, one after the other."""
+    """Return the joined inputs and the joined labels of that many batches."""
     parts = flat(shares(cut, steps, first))
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
@@ -164,7 +164,7 @@ def changed(data, batch, name, replicas=Replicas()):  # noqa: B008  it is frozen
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_two_replicas_see_the_pictures_that_one_sees_bit_for_bit(name):
-    # 22 in batches of 8: the third of each pass is short.
+    # 22 pictures in batches of 8: the third batch of each pass is short.
     whole, _ = seen(changed(examples(), 8, name), 7)
     both, _ = seen(changed(examples(), 8, name, Replicas(2, 0, 2)), 7)
     np.testing.assert_array_equal(both, whole)
@@ -200,7 +200,7 @@ def test_flip_mirrors_half_of_the_pictures_and_changes_nothing_else():
 def test_crop_takes_windows_of_three_quarters_to_all_of_each_side(name, mirrors):
     ramp = np.linspace(0, 1, SIDE, dtype=np.float32)
     rows, columns = np.meshgrid(ramp, ramp, indexing="ij")
-    picture = np.stack([rows, columns], -1)  # tells of each pixel where it came from
+    picture = np.stack([rows, columns], -1)  # each pixel tells its place
     data = Examples(np.repeat(picture[None], 200, 0), np.arange(200))
     inputs, _ = seen(changed(data, 200, name), 1)
     heights = inputs[:, -1, 0, 0] - inputs[:, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""A run of the trainer: one that was interrupted anywhere ends as one that was not."""
+"""A run of the trainer that was interrupted anywhere ends like an undisturbed one."""
 
 import json
 import logging
@@ -48,7 +48,7 @@ def dense(*more):
 
 
 def synchronised():
-    # No bias before BatchNorm: its gradient is rounding and nothing else.
+    # No bias before BatchNorm: its gradient would be rounding errors only.
     convolution = keras.layers.Conv2D(4, 3, strides=4, use_bias=False)
     inner = keras.Sequential([keras.Input((28, 28, 1)), convolution])
     inner.add(keras.layers.BatchNormalization())
@@ -69,12 +69,12 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
-        weights: the model's.
-        epochs: each epoch's numbers, but for the times.
-        began: the step that it began with.
+        weights: the model's weights.
+        epochs: each epoch's numbers, without the times.
+        began: the step that the run began with.
     """
 
     weights: list
@@ -105,7 +105,7 @@ def run_in(  # noqa: PLR0913  what a run is made of
     deadline=None,
     **settings,
 ):
-    """Run to the end, or until the stop; what is kept lies in the folder."""
+    """Run to the end, or until the stop, with all files in the folder."""
     keras.backend.clear_session()  # so that names are those of a new process
     environ = {f"TRAINER_{n.upper()}": str(v) for n, v in (SETTINGS | settings).items()}
     config = TrainerConfig.read({"TRAINER_RUN_DIR": str(folder)} | environ, [])
@@ -140,7 +140,7 @@ def run(tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """Run without a stop, in a folder of its own; once for all tests that ask for the same."""
+    """Run without a stop, in a new folder, once for all tests that ask for the same run."""
     ended = {}
 
     def go(strategy, build, **settings):
@@ -154,7 +154,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """Where a run was stopped, to be gone on with; a run that is refused changes nothing there."""
+    """The folder of a stopped run; tests may share it, as runs that are refused change nothing."""
     folder = tmp_path_factory.mktemp("stopped")
     with pytest.raises(StopRequestedError):
         run_in(folder, strategy_of(1), MODELS["plain"], StopsAt(2))
@@ -224,7 +224,7 @@ def test_a_run_that_was_stopped_ends_bit_for_bit_the_same(run, undisturbed, mode
 
 @tf.custom_gradient
 def within_range(inputs):
-    """Let gradients through like a type whose largest number is 100."""
+    """Pass gradients on like a type whose largest number is 100."""
 
     def gradient(upstream):
         fits = tf.reduce_max(tf.abs(upstream)) < 100
@@ -239,7 +239,7 @@ class NarrowGradients(keras.layers.Layer):
 
 
 def test_a_run_goes_on_with_its_loss_scale(run, undisturbed):
-    """With the scale of a run's beginning it would skip steps again."""
+    """With its first loss scale, the run would skip steps again."""
     strategy = strategy_of(1)
 
     def build():
@@ -252,7 +252,7 @@ def test_a_run_goes_on_with_its_loss_scale(run, undisturbed):
 
 
 def test_replicas_go_on_together(run, undisturbed):
-    """To the same bits where BatchNorm is averaged in any case, as after an epoch's steps."""
+    """The bits are the same if BatchNorm is averaged in any case, as after an epoch's steps."""
     strategy, model, settings = strategy_of(2), MODELS["both"], {"steps_per_call": 7}
     expected = undisturbed(strategy, model, **settings)
     with pytest.raises(StopRequestedError):
@@ -332,8 +332,8 @@ def compiled():
     return model
 
 
-@pytest.mark.long  # test_record.py, of an optimizer of one's own
-def test_so_may_one_of_a_compiled_model_whatever_the_schedule(run, undisturbed):
+@pytest.mark.long  # test_record.py covers a script's own optimizer
+def test_a_run_of_a_compiled_model_may_get_more_epochs_whatever_the_schedule(run, undisturbed):
     strategy = strategy_of(1)
     expected = undisturbed(strategy, compiled, epochs=3)
     run(strategy, compiled, epochs=2)
@@ -409,11 +409,11 @@ def test_0_steps_keep_no_checkpoint(run, tmp_path):
 def test_every_checkpoint_is_progress(run, tmp_path, monkeypatch):
     monkeypatch.setattr(saver, "FOLLOWED_SECONDS", 600.0)
     run(strategy_of(1), MODELS["plain"], checkpoint_steps=5)
-    # 5, 10, 15, 20; each epoch but the last after its evaluation; and the end.
+    # Steps 5, 10, 15 and 20, the evaluations of the first two epochs, and the end.
     assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 2 + 1
 
 
-def test_there_is_one_before_an_evaluation_that_lasts(run, tmp_path, monkeypatch):
+def test_there_is_a_checkpoint_before_an_evaluation_that_lasts(run, tmp_path, monkeypatch):
     monkeypatch.setattr("cluster_trainer.checkpoints.saver._Held.drop", lambda _: None)
     run(strategy_of(1), MODELS["plain"], checkpoint_steps=5)
     assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 2 * 3 + 1
@@ -426,7 +426,7 @@ def test_of_checkpoints_at_an_epochs_end_one_is_written(run, tmp_path, monkeypat
 
 
 class StopsWhileEvaluating(StopRequest):
-    """Somebody asks to stop during the first evaluation."""
+    """Asks to stop during the first evaluation."""
 
     def __init__(self, status):
         super().__init__(print)
@@ -455,7 +455,7 @@ def test_a_stop_within_an_evaluation_keeps_what_was_trained(
 
 
 class NotedDeadline(Deadline):
-    """Notes in how many seconds each call has to be over."""
+    """Notes the limit of each call, in seconds."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""How long a run is, and how its data are cut, whatever the data."""
+"""The length of a run and the cut of its data, for any kind of data."""
 
 import keras
 import numpy as np
@@ -78,7 +78,7 @@ def test_what_never_ends_or_only_once_needs_a_length(config, make):
 
 
 @pytest.mark.parametrize("make", ENDLESS.values(), ids=ENDLESS)
-def test_it_is_nothing_to_test_with(config, make):
+def test_data_without_an_end_are_refused_as_test_data(config, make):
     with pytest.raises(ConfigurationError, match="test data that end"):
         run_length_of(config(steps_per_epoch=5), DataSet("own", BATCHES, make()), 2)
 

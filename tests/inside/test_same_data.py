@@ -1,4 +1,4 @@
-"""To compare data draws nothing from anybody's generator, and takes nothing back that was drawn."""
+"""A comparison of data leaves all generators as they were, and takes no other draws back."""
 
 import keras
 import numpy as np
@@ -10,7 +10,7 @@ from cluster_trainer.engine.first_batch import draws
 
 
 class Alone:
-    """Workers who have all found the same."""
+    """Workers that have all found the same."""
 
     count = rank = 1
 
@@ -72,7 +72,7 @@ class Rows(keras.utils.PyDataset):
 
 @pytest.mark.usefixtures("keeps_nothing")
 def test_data_are_noted_as_long_as_they_are_read():
-    """An epoch of one batch leaves a pass in its middle, whose rest is read ahead."""
+    """An epoch of one batch ends within a pass, whose rest is read ahead."""
     before, noted = {*same_data._read_now}, []  # noqa: SLF001
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -110,5 +110,5 @@ NUMBERS = tf.data.Dataset.range(4)
     ],
 )
 def test_only_a_pipeline_that_calls_python_may_draw_meanwhile(pipeline, calls):
-    """Of any other, what comparing a validation's data draws is taken back."""
+    """For any other, the draws of a comparison of a validation's data are taken back."""
     assert pipelines.calls_python(pipeline) == calls

@@ -1,4 +1,4 @@
-"""What a script calls beside `fit` ends as a `fit` does where a worker of its ring is lost."""
+"""If a ring loses a worker, a script's calls beside `fit` end as a `fit` does."""
 
 import atexit
 import os
@@ -37,12 +37,12 @@ CALLS = {
 
 
 class LeftError(Exception):
-    """The process would have ended."""
+    """Stands for the end of the process."""
 
 
 @pytest.fixture
 def model(monkeypatch):
-    """A model of a script of two workers; where the process would end, LeftError is raised."""
+    """The model of a script of two workers; it raises LeftError instead of ending the process."""
 
     def leave(code, reason):
         raise LeftError(code, reason)
@@ -72,7 +72,7 @@ def test_a_lost_peer_ends_the_process_as_in_a_fit(model, peer, call):
 
 
 def takes_values(model):
-    """Let the peer take the chief's values into a model of its own."""
+    """Return a call by which the peer takes the chief's values into its own model."""
     variables = [*model.variables, *model.optimizer.variables]
     return lambda ring: alike._take_from_chief(model, variables, ring)  # noqa: SLF001
 
@@ -84,7 +84,7 @@ def test_an_error_of_the_script_stays_its_own(model, peer):
 
 
 def test_few_rows_are_predicted_alone_with_the_chiefs_values(model, peer):
-    """A model that is built has been drawn by each worker for itself."""
+    """Each worker draws a built model's weights for itself."""
     theirs = keras.models.clone_model(model)
     theirs.compile("sgd", "mse")
     peers = peer.calls(takes_values(theirs))  # and gathers nothing
@@ -112,7 +112,7 @@ def test_without_other_workers_nothing_is_done(model, monkeypatch):
 
 @pytest.mark.parametrize(("begun", "warnings"), [(None, 1), (object(), 0)])
 def test_who_computes_alone_is_told_so_once(model, monkeypatch, begun, warnings):
-    """Where GPUs compute, say; a `fit` that has begun has said so itself."""
+    """This happens with GPUs, for example. A `fit` that has begun has said so itself."""
     process.present().script = begun
     said = []
     monkeypatch.setattr(calls.log, "warning", said.append)
@@ -165,7 +165,7 @@ def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
     assert peer.mine.error is None  # nobody has asked
 
 
-def test_one_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, monkeypatch):
+def test_a_script_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, monkeypatch):
     del peer
     ends = []
     monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
@@ -314,7 +314,7 @@ STARTS = "from cluster_trainer import start_strategy; start_strategy()"
 
 @pytest.fixture
 def forked(tmp_path):
-    """Run a script of two workers to its end, in a fork; return its exit code, what it prints."""
+    """Return a function that runs a script of two workers in a fork; it returns code and output."""
 
     def run(program, **environ):
         file, printed = tmp_path / "script.py", tmp_path / "printed"

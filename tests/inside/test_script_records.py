@@ -1,4 +1,4 @@
-"""What each `fit` of a script leaves: numbers, curves, a journal; and that the script sees none."""
+"""Each `fit` of a script leaves numbers, curves and a journal, unseen by the script."""
 
 import inspect
 import json
@@ -130,7 +130,7 @@ OURS = ("epoch", "step", "examples_per_second", "seconds")
 
 
 def run_script(folder, text, *, code=0, **settings):
-    """Run a script to its end as the image does; return what it left, and what it printed."""
+    """Run a script to its end as the image does; return the values that it left and its output."""
     script, left = folder / "script.py", folder / "left.json"
     script.write_text(BEGIN + text)
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TRAINER_")}
@@ -143,7 +143,7 @@ def run_script(folder, text, *, code=0, **settings):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """What a script with several fits left: the worker's folder, the histories, what it saw."""
+    """The worker's folder, the values and the output that a script with several fits left."""
     folder = tmp_path_factory.mktemp("several")
     left, output = run_script(folder, SEVERAL)
     return folder / "run/worker-0", left, output
@@ -235,7 +235,7 @@ def test_examples_are_counted_to_the_last_short_batch(recorded):
 
 
 def seen_at(step):
-    """Return how many of 40 examples, 16 a batch, so many steps have seen."""
+    """Return the number of examples in that many steps, of 40 an epoch in batches of 16."""
     return 40 * (step // 3) + 16 * (step % 3)
 
 
@@ -279,7 +279,7 @@ def test_each_fit_says_with_what_it_was_begun(recorded):
     assert fit["data"]["the arrays"] == "float32[40, 4], float32[40, 1]"
     assert "checkpoint" not in json.dumps(fit)
     abouts = {one.parent.name for one in folder.rglob("about.json")}
-    assert abouts == {f"fit-{number}" for number in range(1, 7)}  # that which failed among them
+    assert abouts == {f"fit-{number}" for number in range(1, 7)}  # the failed one, too
 
 
 def test_losses_and_metrics_of_several_outputs_are_named(recorded):
@@ -306,11 +306,11 @@ def test_the_script_sees_what_it_sees_where_nothing_is_recorded(recorded, tmp_pa
 
 
 def in_epochs(seen):
-    """Return what a callback was told, but the calls, whose number is a matter of time."""
+    """Return a callback's notes without those of batches, whose number depends on the time."""
     return [one for one in seen if isinstance(one, list) or "batch" not in one]
 
 
-def test_what_records_bears_to_be_called_once_for_several_batches():
+def test_the_recording_callback_may_be_called_once_for_several_batches():
     assert running.wants_each_batch([records.ClusterTrainerRecords(list)]) == []
     assert running.prepares([records.ClusterTrainerRecords(list)]) == []
 
@@ -370,7 +370,7 @@ def test_a_script_that_begins_anew_leaves_nothing_of_the_earlier_run(killed):
 
 @pytest.fixture
 def keep(tmp_path):
-    """Return a model, and its fit as a script's is kept, in a process of its own."""
+    """Return a function that makes a model and its kept fit, as a script in a new process."""
 
     def keep(*, number=0, is_recorded=True, task=None, make=None, kept=None, **settings):
         keras.utils.clear_session()
@@ -439,7 +439,7 @@ def test_a_start_that_trains_says_anew_with_what_and_one_of_a_fit_that_had_ended
         model, kept, _ = keep()
         fit(model, kept, epochs=4)
         assert (file.read_text() == "{}") == is_kept
-    file.unlink()  # with the chief's disk
+    file.unlink()  # as if lost with the chief's disk
     model, kept, _ = keep()
     fit(model, kept, epochs=4)
     assert about_of(folder / "fit-1")["fit"]["weights"] == 5
@@ -465,7 +465,7 @@ def script_of(job):
 
 
 def asked_of_script(script, number):
-    """Return what a script asks of its fit of a number."""
+    """Return a script's fit of this number."""
     model = keras.Sequential()
     model.compile("sgd", "mse")
     given = inspect.signature(keras.Sequential.fit).bind(model)

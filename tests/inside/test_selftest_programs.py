@@ -1,4 +1,4 @@
-"""The programs of `selftest` that only GPUs run there, on logical CPU devices."""
+"""The programs that `selftest` runs only on GPUs, here on logical CPU devices."""
 
 import json
 

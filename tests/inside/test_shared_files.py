@@ -1,4 +1,4 @@
-"""What ModelCheckpoint has written on the chief is on all workers, whatever each had before."""
+"""All workers get the files that ModelCheckpoint has written on the chief, whatever they had."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ def files_of(ring, callbacks, *, goes_on=True):
 
 @pytest.fixture
 def shared(tmp_path):
-    """Share the files of two workers; return what each has then, and how many files nobody has."""
+    """Return a function that shares two workers' files, and returns them and the number lost."""
 
     def share(mine, theirs, name="best.keras", *, goes_on=False):
         written = []
@@ -74,7 +74,7 @@ def test_a_disk_that_does_not_take_it_is_sent_each_once(tmp_path, caplog):
             peers = peer.calls(lambda _: both[1].share_best())
             assert both[0].share_best() == []
             assert peers.result(SECONDS) == [[]]
-    assert caplog.text.count("could not be written here") == 2  # each of the two
+    assert caplog.text.count("could not be written here") == 2  # once for each content
 
 
 @pytest.mark.parametrize("name", ["{epoch}.keras", "of-{epoch}/best.keras"])
@@ -82,7 +82,7 @@ def test_one_with_names_of_its_own_is_not_taken_for_lost(shared, name):
     assert shared(None, None, name, goes_on=True) == ([None, None], 0)
 
 
-# The first epoch's loss is the largest, so that only this is written.
+# The first epoch's loss is the largest, so that only its weights are written.
 SCRIPT = """
 import hashlib, json, os, pathlib, sys, time
 import keras, numpy as np
@@ -136,7 +136,7 @@ def test_a_second_fit_leaves_the_second_file(tmp_path):
 
 
 def kill(worker, folder):
-    """Kill a worker in the midst of its last fit, and take its script's files away."""
+    """Kill a worker in the midst of its last fit, and remove its script's files."""
     worker.kill()
     shutil.rmtree(folder / f"disk-{worker.rank}")
 
@@ -158,7 +158,7 @@ def test_it_outlives_the_chiefs_disk(tmp_path, program):
         kill(chief, folder)
         shutil.rmtree(folder / "run" / "worker-0")
         chief.start()
-        if program == LOSES_LATER:  # a process survives in its first fit alone
+        if program == LOSES_LATER:  # a process survives only in its first fit
             other.process.wait(SECONDS)
             other.kill()
             other.start()

@@ -1,4 +1,4 @@
-"""After as many seconds as TRAINER_SILENCE_SECONDS says, a worker that stands still is lost."""
+"""A worker that stands still for TRAINER_SILENCE_SECONDS is lost."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from cluster_trainer.distribution import ring, strategy
 from cluster_trainer.settings.job import read_job
 
 SECONDS = 1
-# Beyond those: the machine may be busy with something else. Far fewer than the default of 10.
+# Allowance for a busy machine, far below the default of 10.
 LATER_SECONDS = 5
 HOSTS = ["127.0.0.1:4000", "127.0.0.1:4001"]
 GIVEN = {
@@ -25,7 +25,7 @@ GIVEN = {
     "TF_CONFIG": json.dumps({"cluster": {"worker": HOSTS}, "task": {"type": "worker", "index": 0}}),
     "TRAINER_SILENCE_SECONDS": str(SECONDS),
 }
-# The other worker: it is heard, and then stands still.
+# The other worker is heard, and then stands still.
 OTHER = """
 import os, signal, socket, sys
 from cluster_trainer.collectives.newcomers import Newcomers
@@ -39,8 +39,8 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 @pytest.fixture(autouse=True)
 def other(monkeypatch):
-    """Another worker, which whoever asks for neighbours is connected with."""
-    one, two = socket.socketpair(), socket.socketpair()  # the first ends are the ranks' right
+    """Another worker, with which `join` connects this one."""
+    one, two = socket.socketpair(), socket.socketpair()  # a rank's right link is the first end
     ends = [one[1], two[0]]
     fds = [end.fileno() for end in ends]
     process = subprocess.Popen([sys.executable, "-c", OTHER, *map(str, fds)], pass_fds=fds)
@@ -60,7 +60,7 @@ def as_a_script(_):
 
 
 def as_the_trainer(monkeypatch):
-    # Of TensorFlow, which this process has started already.
+    # This process has started TensorFlow already.
     monkeypatch.setattr(strategy, "set_devices", lambda *_: ("CPU:0",))
     monkeypatch.setattr(strategy, "set_threads", lambda *_: 1)
     train.start_strategy(read_job(GIVEN, []))

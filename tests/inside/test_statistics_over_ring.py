@@ -1,4 +1,4 @@
-"""What a model's statistics are on the workers of a ring when it is evaluated, or predicts."""
+"""A model's statistics on the workers of a ring when it evaluates or predicts."""
 
 import json
 
@@ -36,7 +36,7 @@ END = "\nprint('TOLD', json.dumps(TOLD), flush=True)\n"
 
 
 def told(tmp_path, program):
-    """Run a script on two workers; return what each tells."""
+    """Run a script on two workers; return the values that each tells."""
     script = tmp_path / "script.py"
     script.write_text(BEGIN + program + END)
     with MeetingPlace(tmp_path / "run", 2, str(script)) as place:

@@ -1,4 +1,4 @@
-"""Gradients of many bytes are summed in buckets, the first ones while others are still computed."""
+"""Large gradients are summed in buckets, the first of them while others are still computed."""
 
 import json
 import os
@@ -120,7 +120,7 @@ print(json.dumps(sizes[-2:]))
 
 @pytest.fixture
 def told(tmp_path):
-    """Run a script in a process that takes itself for one of two workers; return what it prints."""
+    """Return a function that runs a script as one of two workers, and returns its printed JSON."""
 
     def run(script, *arguments):
         file, printed = tmp_path / "script.py", tmp_path / "printed"
@@ -134,7 +134,7 @@ def told(tmp_path):
 
 
 def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need(told):
-    """And what is waited for at the end of a step is told."""
+    """The wait at the end of a step is told, too."""
     events, waited = told(IN_ONE_THREAD)
     steps, late = 5, 0.05
     assert [sorted(events[first : first + 3]) for first in range(0, len(events), 3)] == [
@@ -148,7 +148,7 @@ def test_one_thread_begins_a_sum_before_it_computes_what_the_next_ones_need(told
 
 @pytest.mark.parametrize("step", ["keras", "own"])
 def test_gradients_whose_shape_tensorflow_does_not_know_are_packed_as_their_variables(told, step):
-    """Else one worker, which knows it, could bucket otherwise than another one."""
+    """Otherwise a worker that knows the shape could make other buckets than the rest."""
     a_layer = 64 * 64 + 64
     assert told(TEXTS_OF_ANY_LENGTH, step) == [2 * a_layer, 2 * a_layer]
 
@@ -198,7 +198,7 @@ def adds(*values):
 
 VALUES = [[1.0, 2.0], [3.0], [4.0, 5.0, 6.0], [7.0], [8.0, 9.0]]
 FIRST, SECOND = adds(100, 200, 300, 400, 500, 600), adds(10, 20, 30)
-"""What the peer adds: to the last three of the values, and to the others."""
+"""The peer's sums: with the last three of the values, and with the others."""
 SUMS = [[11, 22], [33], [104, 205, 306], [407], [508, 609]]
 
 
@@ -255,7 +255,7 @@ def test_buckets_of_two_types_are_begun_before_any_is_waited_for(peer, monkeypat
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_backward_pass_may_have_effects_anywhere(peer, place):
-    """TensorFlow keeps their order before that of the sums, which begin after them."""
+    """TensorFlow keeps effects in order, and the sums begin after them."""
     seen = []
 
     def note(gradient):
@@ -290,7 +290,7 @@ def test_a_backward_pass_may_have_effects_anywhere(peer, place):
 
 
 def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
-    """The first bucket was summed; what the second needs cannot be computed."""
+    """The first bucket was summed, but the second cannot be computed."""
     fails = tf.Variable(True)  # noqa: FBT003
     peers = peer.calls(FIRST, FIRST, SECOND)
 

@@ -1,4 +1,4 @@
-"""Event files, read back by TensorBoard's own reader: every metric, each step once."""
+"""Event files hold every metric, with each step once, as TensorBoard's own reader shows."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ from conftest import strategy_of
 
 EXAMPLES = DataSet("noise", pictures(100), pictures(30), 10)  # 7 steps an epoch
 SETTINGS = {"epochs": 3, "global_batch_size": 16, "steps_per_call": 2, "checkpoint_steps": 4}
-CALLS = [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21]  # they end at checkpoints and epochs
+CALLS = [2, 4, 6, 7, 8, 10, 12, 14, 16, 18, 20, 21]  # calls end at checkpoints and epochs
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def _each_call(monkeypatch):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run to the end, or until the stop; return the epochs' numbers."""
+    """Return a function that runs to the end or to a stop, and returns the epochs' numbers."""
 
     def go(stop=None, replicas=1, **settings):
         keras.backend.clear_session()
@@ -73,7 +73,7 @@ def board(tmp_path):
 
 
 def assert_epochs(board, epochs):
-    """Every metric of every epoch is a point, once, with the number of metrics.jsonl."""
+    """Assert that each metric of each epoch is one point, with the number of metrics.jsonl."""
     train, test = read(board / "train"), read(board / "test")
     assert {*train} == {*test} == {"epoch/loss", "epoch/accuracy"}
     for name in ("loss", "accuracy"):
@@ -83,7 +83,7 @@ def assert_epochs(board, epochs):
 
 
 def remove_checkpoints_behind(board, newest):
-    """As if the run had been killed before it wrote them."""
+    """Remove later checkpoints, as if the run had been killed before it wrote them."""
     places = []
     for file in (board.parent / "checkpoints").iterdir():
         step, stage = file.name.split("-")[0].split(".")
@@ -109,7 +109,7 @@ def test_every_metric_is_a_curve_of_epochs_and_one_of_calls(run, board, replicas
 
 
 class Rows(keras.utils.PyDataset):
-    """Takes its time for each batch."""
+    """Takes some seconds for each batch."""
 
     def __init__(self, seconds):
         super().__init__()
@@ -124,18 +124,18 @@ class Rows(keras.utils.PyDataset):
 
 
 def test_a_fit_has_not_waited_for_what_an_earlier_one_of_its_model_has(tmp_path):
-    """As a fit that goes on in the same process after a loss: its steps were compiled before."""
+    """A fit goes on like this in the same process after a loss: its steps were compiled before."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
 
     def waited(name, seconds):
-        """Return for how long the fit's steps have waited, and for how long its points say so."""
+        """Return the seconds that the fit's steps have waited, and the seconds in its points."""
         before, begins = waits_of(model).get("input", 0.0), int(model.optimizer.iterations)
         place = lambda: Place(step=int(model.optimizer.iterations))  # noqa: E731
         board = tensorboard.TensorBoard(
             tmp_path / name, tensorboard.Shown(place, dict, None, lambda: "started")
         )
-        with running.announced(running.Running("fit", is_fit=True)):  # a callback's own: not kept
+        with running.announced(running.Running("fit", is_fit=True)):  # as a callback's: not kept
             model.fit(Rows(seconds), epochs=2, verbose=0, callbacks=[board])
         points = read(tmp_path / name)["speed/seconds_of_input_per_step"]
         counted = np.diff([begins, *steps(points)]) * [value for _, value in points]
@@ -148,7 +148,7 @@ def test_a_fit_has_not_waited_for_what_an_earlier_one_of_its_model_has(tmp_path)
 
 
 def assert_parts_make_a_step(found):
-    """On one worker a step computes, and waits for its batch."""
+    """Assert that the seconds of a step are those of its input and of its computing."""
     parts = [found[f"speed/seconds_of_{name}_per_step"] for name in ("input", "computing")]
     for step, *of_step in zip(found["speed/seconds_per_step"], *parts, strict=True):
         assert sum(value for _, value in of_step) == pytest.approx(step[1], rel=1e-3)
@@ -236,7 +236,7 @@ def test_histograms_show_all_weights_after_each_epoch(run, board, replicas):
 
 @pytest.fixture
 def callback(tmp_path):
-    """A callback of a worker at step 40, whose calls do ten steps."""
+    """Return a function that makes a callback at step 40, and a function for calls of ten steps."""
 
     def make(**options):
         place = Place(step=40, epoch=2)

@@ -1,4 +1,4 @@
-"""What a fit notes in the journal of a run, beside its states."""
+"""The notes of a fit in the journal of a run, beside its states."""
 
 import keras
 import pytest

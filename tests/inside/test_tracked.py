@@ -1,4 +1,4 @@
-"""State that Keras does not list is in checkpoints, and is put back: variables, modules, tables."""
+"""Checkpoints keep state that Keras does not list: variables, modules and tables."""
 
 import logging
 import random
@@ -32,7 +32,7 @@ FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
 class Helper:
-    """No part of Keras or TensorFlow."""
+    """Is no class of Keras or TensorFlow."""
 
     def __init__(self):
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=FIRST)
@@ -58,7 +58,7 @@ class Counted(keras.layers.Layer):
 
 
 class Model(keras.Model):
-    """Counts in all of these, and in one that its first step makes."""
+    """Counts in all of these, and in a variable that its first step makes."""
 
     def __init__(self, *, lazily=True):
         super().__init__()
@@ -106,7 +106,7 @@ class Model(keras.Model):
 
 
 class Own(keras.callbacks.Callback):
-    """Has a variable, and a model, and a number that nobody keeps; ends the process, in a way."""
+    """Has a variable, a model and a number that nobody keeps; may die at the start of an epoch."""
 
     several_batches_a_call = True
 
@@ -135,7 +135,7 @@ class Own(keras.callbacks.Callback):
 
 @pytest.fixture
 def fitted(tmp_path):
-    """Train a model as a process of its own; return it, after a death of the process if asked."""
+    """Return a function that trains a model as a new process does, and returns it."""
     checkpoint_callback._warn_of_state.cache_clear()  # noqa: SLF001  which warns once
 
     def fit(make, *callbacks, epochs=4, scope=None):
@@ -171,7 +171,7 @@ def test_all_of_it_goes_on(fitted):
     assert own.other.get_weights()[0].tolist() == [[3.0], [1.0]]
 
 
-def test_so_it_does_on_several_replicas(fitted):
+def test_all_of_it_goes_on_with_several_replicas(fitted):
     strategy = strategy_of(2)
 
     def make():
@@ -197,8 +197,8 @@ def test_a_callback_that_offers_no_state_is_named(fitted, caplog, monkeypatch):
     assert "no checkpoint has its seen." in caplog.text
 
 
-def test_so_is_one_that_is_not_called_again(fitted, caplog, monkeypatch):
-    """A script may show what it has collected."""
+def test_a_callback_that_is_not_called_again_is_named(fitted, caplog, monkeypatch):
+    """A script may show the values that the callback has collected."""
     monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
     fitted(plain, Own())
     assert "its fit had ended" not in caplog.text
@@ -208,7 +208,7 @@ def test_so_is_one_that_is_not_called_again(fitted, caplog, monkeypatch):
 
 
 def test_a_callbacks_variable_that_comes_too_late_is_warned_of(fitted, caplog, monkeypatch):
-    """As of a callback that copies the model in some epoch: the fit goes on all the same."""
+    """A callback may copy the model in some epoch, for example; the fit goes on all the same."""
     monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
     with pytest.raises(RuntimeError, match="killed"):
         fitted(plain, Own(dies_after=2, makes_late=True))
@@ -224,7 +224,7 @@ def test_what_is_kept_otherwise_is_kept_once(fitted):
 
 
 class Workers:
-    """Three workers, of which each has numbers that are one larger than those of the one before."""
+    """Three workers; the numbers of each are one larger than those of the worker before."""
 
     count, rank = 3, 0
 
@@ -244,7 +244,7 @@ class Workers:
 
 
 def test_what_differs_between_workers_is_kept_of_each(monkeypatch, caplog):
-    """Another number of workers than before gets the mean, which is said."""
+    """Another number of workers than before gets the mean, and a warning says so."""
     model = plain()
     model.counter = tf.Variable([1.0, 2.0])
     monkeypatch.setattr(tracked, "workers_of", lambda _: Workers(model))
@@ -325,7 +325,7 @@ def improve(best):
         *("a list", "a dict", "a deque", "a deque's attribute", "slots", "a named tuple"),
     ],
 )
-def test_so_do_a_generator_that_draws_and_an_object_of_the_scripts_own(held, change):
+def test_a_generator_that_draws_and_an_object_of_the_scripts_own_change(held, change):
     callback = Own()
     callback.held = held
     unkept = Unkept([callback])
@@ -372,7 +372,7 @@ def of_a_closure():
     ],
     ids=["a global", "a closure", "an object", "an argument"],
 )
-def test_so_does_what_a_callbacks_functions_use(make, name):
+def test_what_a_callbacks_functions_use_changes(make, name):
     callback = make()
     unkept = Unkept([callback])
     assert unkept.changed({}) == {}

@@ -1,4 +1,4 @@
-"""What the trainer's own callbacks note of an epoch, over stops and restarts too."""
+"""The notes of the trainer's own callbacks about an epoch, over stops and restarts too."""
 
 import json
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def told():
 
 @pytest.fixture
 def metrics_at(told):
-    """Return callbacks of a run of 16 examples a step, which is where it is told."""
+    """Return a function that makes the callback of a run at a step, with 16 examples a step."""
 
     def at(step, **options):
         given = {"examples_at": lambda step: 16 * step, "test_examples": 30} | options

@@ -1,4 +1,4 @@
-"""Workers that run other code than the first one are named: an old copy would train along."""
+"""Workers that run other code than worker 0 are named: an old copy would train along."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_another_copy_of_a_file_is_named(tmp_path, call):
     assert "train.py" not in line
 
 
-def test_so_are_numbers_of_losses_and_layers(tmp_path):
+def test_other_numbers_of_losses_and_layers_are_named(tmp_path):
     first, *_ = logs_of(tmp_path, copies(tmp_path, CALLS["fit"], [1.0, 2.0]))
     lines = [one for one in first.splitlines() if "differ between workers" in one]
     assert len(lines) == 2

@@ -1,4 +1,4 @@
-"""Workers whose data have other lengths, or models other variables, are refused with code 78."""
+"""Workers with data of other lengths, or models with other variables, are refused with code 78."""
 
 import json
 
@@ -7,8 +7,8 @@ from meeting_place import MeetingPlace
 
 LONG = pytest.mark.long
 
-# Its argument: a method, calls of it with the same rows, rows of the last call, and how many more
-# rows and layers worker 1 has.
+# Its argument: a method, the number of calls with equal rows before the last call, the rows of a
+# call, the rows that worker 1 adds in the last call, and the layers that worker 1 adds.
 SCRIPT = """
 import json, os, sys
 import keras, numpy as np
@@ -43,7 +43,7 @@ model.fit(np.ones((33 + RANK, 2)), np.ones((33 + RANK, 1)), verbose=0)
 """
 
 
-# Its argument: how many more layers and units worker 1 has. Its own step is compiled.
+# Its argument: the layers and the units that worker 1 adds. The script's own step is compiled.
 LOOP = """
 import json, os, sys
 import cluster_trainer, keras, numpy as np, tensorflow as tf
@@ -89,7 +89,7 @@ FIRST = "of which number 1 is sequential/dense/kernel (float32 [2, {}])"
     ids=["layers", "units", "of-three"],
 )
 def test_a_loop_of_ones_own_is_refused_other_models(tmp_path, workers, case, received):
-    """In a step that is compiled, and that AutoGraph has converted."""
+    """The step is compiled, and AutoGraph has converted it."""
     script = tmp_path / "script.py"
     script.write_text(LOOP)
     with MeetingPlace(tmp_path / "run", workers, str(script), json.dumps(case)) as place:
@@ -115,7 +115,7 @@ def test_predict_gives_each_worker_its_own_rows(tmp_path):
 
 @pytest.mark.long
 def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
-    """As many batches of them."""
+    """The arrays differ in length, but have equally many batches."""
     script = tmp_path / "script.py"
     script.write_text(FIT)
     with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
@@ -160,7 +160,7 @@ KERNEL = "variables, of which number 3 is sequential/dense_1/kernel (float32 [1,
     ],
 )
 def test_all_workers_end_with_78_and_say_what_each_has(tmp_path, case, received):
-    """It's not tried again, since a restart would change nothing."""
+    """They do not try again, since a restart would change nothing."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     arguments = (str(script), json.dumps(case))

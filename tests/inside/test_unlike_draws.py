@@ -1,4 +1,4 @@
-"""Workers that draw the order of their data for themselves are told so."""
+"""Workers that draw the order of their data for themselves are refused or warned."""
 
 import re
 
@@ -155,7 +155,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def ended(tmp_path):
-    """Let two workers run a program; return their exit codes and what they say."""
+    """Return a function that runs a program on two workers, and returns exit codes and logs."""
 
     def ended(body):
         script = tmp_path / "script.py"
@@ -189,7 +189,7 @@ def test_what_repeats_itself_by_chance_is_not_refused(ended):
 
 
 def test_what_a_callback_evaluates_is_not_refused(ended):
-    """A worker that is new draws other seeds than those whose fit goes on."""
+    """A new worker draws other seeds than the workers whose fit goes on."""
     codes, logs = ended(CALLBACKS_OWN)
     assert codes == [0, 0], logs
     assert DIFFER in logs
@@ -220,7 +220,7 @@ print("WEIGHTS", [one.tolist() for one in model.get_weights()], flush=True)
 
 
 def test_each_worker_may_play_a_game_of_its_own(ended):
-    """As in reinforcement learning: who predicts more often than another does not wait."""
+    """In reinforcement learning, a worker that predicts more often does not wait for the others."""
     codes, logs = ended(A_GAME)
     assert codes == [0, 0], logs
     assert len({*re.findall(r"WEIGHTS (.*)", logs)}) == 1
@@ -237,7 +237,7 @@ def test_batches_of_different_sizes_are_refused(ended):
 
 
 def test_each_worker_may_predict_rows_of_its_own(ended):
-    """As a GAN's script does, of noise, at the end of each epoch."""
+    """A GAN's script does so with noise, at the end of each epoch."""
     codes, logs = ended(EACH_ITS_OWN)
     assert codes == [0, 0], logs
     weights = re.findall(r"WEIGHTS (.*)", logs)

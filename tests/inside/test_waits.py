@@ -1,4 +1,4 @@
-"""For how long steps waited is told as it is: for input, and for other replicas' gradients."""
+"""Steps tell how long they have waited for input, and for other replicas' gradients."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from cluster_trainer.engine.steps import waits_of
 from conftest import strategy_of
 
 BATCHES, BATCH, WIDTH = 12, 8, 8
-TRIES = 3  # others may have the processor for a while
+TRIES = 3  # other processes may have the processor for a while
 ONE_THREAD = """
 import json, os, time
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 
 def slow(content, seconds):
-    """Return what takes its time to come to a tensor's content, one at a time."""
+    """Return the same tensor, after some seconds for each time that it is computed."""
 
     def wait(value):
         time.sleep(seconds)
@@ -46,7 +46,7 @@ def slow(content, seconds):
 
 
 class Slow(keras.layers.Layer):
-    """Takes its time in each step."""
+    """Takes some seconds in each step."""
 
     def __init__(self, seconds):
         super().__init__()
@@ -58,7 +58,7 @@ class Slow(keras.layers.Layer):
 
 
 def waited(of_input, of_step, replicas=1):
-    """Train an epoch of 12 steps, each with these seconds; return the waits, and those of all."""
+    """Train 12 steps with these seconds each; return the waits, and the seconds of the epoch."""
     keras.backend.clear_session()
     inputs = np.zeros((BATCHES * BATCH, WIDTH), np.float32)
     data = tf.data.Dataset.from_tensor_slices((inputs, inputs)).batch(BATCH, drop_remainder=True)

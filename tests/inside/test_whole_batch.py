@@ -1,4 +1,4 @@
-"""What is done to gradients and state is done to the batch's, and not to those of a share."""
+"""Steps change the gradients and the state of the whole batch, and not those of a share."""
 
 import json
 from functools import cache
@@ -11,15 +11,15 @@ from meeting_place import MeetingPlace
 
 from conftest import strategy_of
 
-# On devices these alone, and all of them in the long tests.
+# Devices run only these programs; the long tests run all of them.
 ON_DEVICES = [
     *["float8", "a_layer_that_overwrites", "apply_within_a_scaled_loss"],
     *["counts", "momentum_encoder"],
     *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
 ]
-# On devices the first one's share decides, and the first batch's comparison says so.
+# On devices, the first device's share decides, and the comparison of the first batch says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]
-# TensorFlow adds up nothing in a branch of a step, or in a function of its own.
+# TensorFlow cannot sum in a branch of a step, or in a function that the step calls.
 IN_BRANCHES = {
     "reset_in_a_condition": "training (gradients)",
     "reset_of_a_scaled_loss": "training (gradients)",
@@ -30,7 +30,7 @@ IN_FUNCTIONS = ["in_a_function", "in_a_function_eagerly", "normalizes_in_a_funct
 REFUSED = [*NOT_ON_DEVICES, *IN_BRANCHES, *IN_FUNCTIONS]
 OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in REFUSED]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
-# What workers run in the long tests alone: each has its like among the others.
+# Workers run these programs only in the long tests: each is like another program.
 LIKE_OTHERS = [
     *["float8_scaled", "float8_of_two_optimizers", "float8_in_a_step_of_ones_own"],
     *["apply_in_a_step_of_ones_own", "apply_and_update_step", "apply_that_accumulates"],
@@ -49,7 +49,7 @@ def alone(name):
 def assert_as_alone(found, name):
     expected = alone(name)
     assert found.keys() == expected.keys()
-    # A number that is rounded to eight bits may fall on the other side.
+    # Rounding to eight bits may move a number to the other side.
     rtol, atol = (2e-2, 1e-3) if name.startswith("float8") else (1e-4, 1e-6)
     for variable, value in expected.items():
         np.testing.assert_allclose(found[variable], value, rtol, atol, err_msg=variable)

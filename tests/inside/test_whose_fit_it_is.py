@@ -1,4 +1,4 @@
-"""What is kept belongs to one process, one call, one script: no training gets another's results."""
+"""Checkpoints belong to one process, one call, one script: no training gets another's results."""
 
 import json
 import textwrap
@@ -40,7 +40,7 @@ class Dies(keras.callbacks.Callback):
 
 @pytest.fixture
 def start(starts, tmp_path):
-    """Write a script, and start it with one run folder."""
+    """Return a function that writes a script, and starts it with one run folder."""
     runs = tmp_path / "runs"
     runs.mkdir()
     (tmp_path / "code").mkdir()
@@ -73,7 +73,7 @@ if __name__ == "__main__":
 
 
 def test_each_process_of_a_start_trains_by_itself(start):
-    """A common way to give memory back. The first one keeps its fit, and all say what they do."""
+    """Scripts do so to free memory. The first process keeps its fit, and the others warn."""
     ended = start(PROCESSES)
     assert ended.code == 0, ended.output
     assert [one["seed"] for one in ended.told] == [0, 1, 2]
@@ -124,7 +124,7 @@ def test_fits_of_two_threads_are_kept_side_by_side(start):
 
 @pytest.mark.parametrize(("eagerly", "code"), [(False, 78), (True, 0)])
 def test_a_process_that_was_forked_after_tensorflow_had_begun_is_refused(start, eagerly, code):
-    """It lacks the threads that run compiled functions, and would hang without a word."""
+    """It lacks the threads that run compiled functions, and would hang silently."""
     program = f"""
         from multiprocessing import get_context
 
@@ -149,7 +149,7 @@ def test_a_process_that_was_forked_after_tensorflow_had_begun_is_refused(start, 
 
 
 def test_a_refusal_in_a_thread_ends_the_process(start):
-    """SystemExit would end the thread alone, and the script would go on without its training."""
+    """SystemExit would end only the thread, and the script would go on without its training."""
     program = """
         import threading
 
@@ -232,7 +232,7 @@ else:
 
 
 def test_a_second_fit_is_not_taken_for_a_first_that_the_script_left_out(start):
-    """Killed in the second; the next start finds the file of the first, and leaves that out."""
+    """The start after a kill in the second fit finds the first fit's file, and skips that fit."""
     program = TWO_STAGES.replace("FIRST", IF_EXISTS)
     assert start(program).code == -9
     ended = start(program)
@@ -246,7 +246,7 @@ def test_a_second_fit_is_not_taken_for_a_first_that_the_script_left_out(start):
 
 @pytest.mark.parametrize("seeded", [pytest.param(True, marks=pytest.mark.long), False])
 def test_one_of_a_loop_is_not_taken_for_another_that_the_script_left_out(start, seeded):
-    """An ensemble whose members that are done are left out, from one line of the script."""
+    """An ensemble trains its members in one line of the script, and skips finished members."""
     program = f"""
         for member in range(3):
             if os.path.exists(f"{{member}}.weights.h5"):
@@ -271,7 +271,7 @@ def test_one_of_a_loop_is_not_taken_for_another_that_the_script_left_out(start, 
 
 
 def test_what_may_be_another_ended_fit_is_refused(start):
-    """The same line, as often, with the same data; but with weights that a fit has made."""
+    """The line, the count and the data are the same, but the weights come from a fit."""
     program = """
         stage = 0
         model = compiled()
@@ -348,7 +348,7 @@ def test_a_script_whose_text_alone_differs_goes_on_and_says_so(start):
     "seed", ["", pytest.param("keras.utils.set_random_seed(3)", marks=pytest.mark.long)]
 )
 def test_a_plain_script_goes_on_where_it_was_killed(start, seed):
-    """With a seed and without, so that the model begins with other weights at each start."""
+    """Without a seed, the model begins with other weights at each start."""
     assert start(seed + PLAIN).code == -9
     ended = start(seed + PLAIN)
     assert ended.code == 0, ended.output
@@ -372,7 +372,7 @@ def test_an_unseeded_script_of_several_fits_goes_on_in_the_second(start):
 
 
 def test_a_script_of_ones_own_resume_goes_on_too(start):
-    """It loads its best weights where there are some; the fit at that place is the same."""
+    """The script loads its best weights if there are any; the fit at that place is the same."""
     program = """
         model = compiled()
         if os.path.exists("best.weights.h5"):
@@ -418,7 +418,7 @@ def test_a_script_that_was_interrupted_is_not_mixed_with_another(start):
     "end", ["raise SystemExit('no')", pytest.param("os._exit(3)", marks=pytest.mark.long)]
 )
 def test_only_code_0_is_an_end(start, end):
-    """Else each start after a failure would train from the beginning."""
+    """Otherwise each start after a failure would train from the beginning."""
     program = f"""
         model = compiled()
         history = model.fit(*rows(), epochs=3, batch_size=8, verbose=0)

@@ -52,7 +52,7 @@ class Pair(Workers):
 
 
 def began(begin):
-    """Call it for each of two workers at once; return the names of what each has refused."""
+    """Call `begin` for two workers at once; return the names of the problems that each raises."""
 
     def refused(rank):
         try:
@@ -66,7 +66,7 @@ def began(begin):
 
 
 def ended(described, saved=None, asked=({}, {})):
-    """Let two workers begin, with these facts and arguments; return what each raises."""
+    """Begin on two workers, with these facts and arguments; return the problems of each."""
     start = Start()
     if saved is not None:
         progress = {"place": {}, "random": None}
@@ -89,7 +89,7 @@ def test_workers_train_whose_own_numbers_differ(name, saved):
     assert ended([TRAINED, TRAINED | {name: "[1]"}], saved) == [[], []]
 
 
-def test_workers_with_different_losses_do_not():
+def test_workers_with_different_losses_are_refused():
     assert ended([TRAINED, TRAINED | {"the loss": "mae"}]) == [["the loss"]] * 2
 
 
@@ -106,12 +106,12 @@ def test_a_trainers_fit_compares_the_same_facts(name, refused):
 
 
 @pytest.mark.parametrize("name", OF_A_WORKER)
-def test_a_checkpoint_of_an_earlier_version_lacks_some(name):
+def test_a_checkpoint_of_an_earlier_version_may_lack_some_numbers(name):
     saved = {what: value for what, value in TRAINED.items() if what != name}
     assert ended([TRAINED, TRAINED], saved) == [[], []]
 
 
-def test_nor_do_workers_that_are_asked_for_other_epochs():
+def test_workers_that_are_asked_for_other_epochs_are_refused():
     asked = {"epochs": "3"}, {"epochs": "4"}
     assert ended([TRAINED] * 2, TRAINED, asked) == [["epochs"]] * 2
 

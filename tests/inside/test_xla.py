@@ -1,4 +1,4 @@
-"""With `jit_compile=True` or TRAINER_JIT XLA compiles what lies between sums over replicas."""
+"""With `jit_compile=True` or TRAINER_JIT, XLA compiles the parts between sums over replicas."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ model.fit(np.ones((8, 2), np.float32), np.ones((8, 1), np.float32), batch_size=4
 
 @pytest.mark.parametrize(("wanted", "is_compiled"), [(True, True), (False, False)])
 def test_xla_compiles_a_step_of_two_replicas(tmp_path, wanted, is_compiled):
-    """XLA writes down each module that it compiles; what a script's compile() says counts."""
+    """XLA dumps each module that it compiles. The argument of the script's `compile` counts."""
     environment = {"XLA_FLAGS": f"--xla_dump_to={tmp_path}", "TRAINER_CHECKPOINT_STEPS": "0"}
     environment["TRAINER_JIT"] = "true"
     ended = subprocess.run(
@@ -41,7 +41,7 @@ TRAINED = {
     "TRAINER_DATASET": "digits",
     "TRAINER_EPOCHS": "2",
     "TRAINER_STEPS_PER_EPOCH": "5",
-    "TRAINER_GLOBAL_BATCH_SIZE": "120",  # a third of what is evaluated on: one size to compile for
+    "TRAINER_GLOBAL_BATCH_SIZE": "120",  # a third of the test set: one size to compile for
     "TRAINER_OPTIMIZER": "momentum",
     "TRAINER_LEARNING_RATE": "0.05",
     "TRAINER_TENSORBOARD": "none",

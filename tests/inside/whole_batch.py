@@ -1,6 +1,7 @@
-"""Small programs that end as on one device only if nothing is done to a share's gradients or state.
+"""Small programs that end as on one device only if no step changes a share's gradients or state.
 
-Each returns all that it has trained, by name. As a script it is one worker: it prints them.
+Each program returns its trained values by name. As a script, this file is one worker, and prints
+the values.
 """
 
 import json
@@ -11,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 random = np.random.default_rng(0)
-# The last batch has one example: of two replicas one has none.
+# The last batch has one example, so that one of two replicas has none.
 X = random.normal(size=(25, 4)).astype("float32")
 Y = (X @ np.array([[1], [2], [-1], [0.5]], "float32") + 0.1).astype("float32")
 EPOCHS = {"batch_size": 8, "shuffle": False, "verbose": 0, "epochs": 2}
@@ -82,7 +83,7 @@ def float8_in_a_step_of_ones_own():
 
 
 class Greatest(keras.layers.Layer):
-    """Keeps the greatest numbers that it has seen, which it gives for gradients."""
+    """Keeps the greatest numbers that it has seen, and returns them as gradients."""
 
     def build(self, shape):
         more = {"shape": shape[1:], "initializer": "zeros", "overwrite_with_gradient": True}
@@ -125,7 +126,7 @@ class Signs(keras.optimizers.SGD):
 
 
 class ClipsByWeight:
-    """A part of an optimizer, as adaptive clipping is."""
+    """A mixin for optimizers, like adaptive clipping."""
 
     def apply(self, grads, trainable_variables=None):
         variables = trainable_variables or self._trainable_variables
@@ -143,7 +144,7 @@ class SignsAgain(Centralised):
 
 
 class Around(keras.optimizers.Optimizer):
-    """Hands the squares of what it is given to another."""
+    """Passes the signed squares of its gradients to another optimizer."""
 
     def __init__(self, inner):
         super().__init__(0.0)
@@ -207,7 +208,7 @@ def counted(**options):
 
 
 class Momentum(keras.Model):
-    """Has a frozen encoder that follows the other, and says after how many steps it is where."""
+    """Has a frozen encoder that follows the other encoder, a temperature and a count of steps."""
 
     def __init__(self):
         super().__init__()
@@ -250,7 +251,7 @@ def momentum_encoder():
 
 
 class WithSums(keras.Sequential):
-    """Has variables of its own in which a step may count and accumulate gradients."""
+    """Has its own variables, in which a step may count and accumulate gradients."""
 
     def __init__(self, layers):
         super().__init__(layers)
@@ -291,7 +292,7 @@ def state_of_a_step():
 
 
 class ByUsual(keras.losses.Loss):
-    """Divides by what errors have usually been, which belongs to no model."""
+    """Divides by a running mean of the errors, in a variable that belongs to no model."""
 
     def __init__(self, kind):
         super().__init__()
@@ -340,7 +341,7 @@ def mean_of_features():
 
 
 class Accumulates(WithSums):
-    """Applies what it has accumulated, and begins anew, every third step within a condition."""
+    """Accumulates gradients, and applies and resets them every third step within a condition."""
 
     scales = False
 
@@ -364,7 +365,7 @@ class Accumulates(WithSums):
 
 
 class AccumulatesScaled(Accumulates):
-    """The same of a loss that the optimizer scales."""
+    """Does the same with a loss that the optimizer scales."""
 
     scales = True
 
@@ -425,7 +426,7 @@ def spectral_norm():
 
 
 def sparse_inputs():
-    """The gradient has a row for each number that occurs in the batch, once."""
+    """Train on sparse inputs: the gradient has one row for each number that the batch contains."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((4,), sparse=True)
     model = keras.Model(inputs, keras.layers.Dense(1, name="out")(inputs))
@@ -469,7 +470,7 @@ def normalizes(model):
 
 
 class InAFunction(OwnStep):
-    """Calls a function of its own, which TensorFlow traces once."""
+    """Calls its own tf.functions, which TensorFlow traces once."""
 
     @tf.function
     def gradients_of(self, x, y):
@@ -488,7 +489,7 @@ class InAFunction(OwnStep):
 
 
 def in_a_function(layer, reduction="sum", **how):
-    """Train in two traces of the step, with batches of which replicas have different shares."""
+    """Train in two traces of the step, on batches whose shares differ in size."""
     model = InAFunction([*layers()[:-1], layer, layers()[-1]])
     model.compile("sgd", keras.losses.MeanSquaredError(reduction=reduction), **how)
     model.optimizer.learning_rate = 0.002

@@ -1,4 +1,4 @@
-"""The batches that all workers read: their order, and how a fit comes back to its place."""
+"""The batches that all workers read: their order, and the return of a fit to its place."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ X = np.arange(10, dtype="float32")[:, None]
 
 
 class Shuffling(keras.utils.PyDataset):
-    """Batches whose order and content depend on a state of their own."""
+    """Has batches whose order and content depend on its own state."""
 
     def __init__(self):
         super().__init__()

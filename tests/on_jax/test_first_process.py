@@ -1,4 +1,4 @@
-"""One process of a start at a time joins the other workers."""
+"""Only one process of a start at a time joins the other workers."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def environ(tmp_path):
 
 @pytest.fixture
 def first(environ):
-    """The first process of a start, which has joined, and ends with a line on its stdin."""
+    """The first process of a start; it has joined, and ends at a line on its stdin."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", WAITING], env=environ, **pipes) as process:
         assert process.stdout.readline() == "True\n"
@@ -49,7 +49,7 @@ def test_a_process_of_another_start_joins(environ):
     assert said(environ | {"START_ID": "b"})[0] == "True"
 
 
-def test_a_process_that_one_which_has_joined_starts_does_not_join():
+def test_a_child_of_a_process_that_has_joined_does_not_join():
     assert not joins({JOINED: "1"})
 
 

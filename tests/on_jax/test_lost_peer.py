@@ -1,4 +1,4 @@
-"""Which errors of JAX mean that another worker is gone."""
+"""The errors of JAX that mean the loss of another worker."""
 
 import jax
 import numpy as np

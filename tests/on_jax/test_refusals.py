@@ -1,4 +1,4 @@
-"""What Keras on JAX does not do here is refused in words, with all that is in the way."""
+"""Uses of Keras that are not supported on JAX are refused, with all problems at once."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""What a script on JAX finds when it begins, and leaves when it ends."""
+"""The settings that a script on JAX begins with, and the marks that it leaves at its end."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ OF_ENTRYPOINT = ("END_MARKS", "START_ID", "STATUS_FILE")
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a script alone, as without an entrypoint, and return how it ends."""
+    """Return a function that runs a script without an entrypoint, and returns its end."""
 
     def ended(text, **settings):
         script = tmp_path / "script.py"

@@ -1,4 +1,4 @@
-"""Which callbacks may stop a fit within an epoch, so that the workers agree after each step."""
+"""The callbacks that may stop a fit within an epoch, so that workers agree after each step."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ class AtEpochs(keras.callbacks.Callback):
 
 
 class Together(JaxWorkers):
-    """This worker, with another one whose numbers are given."""
+    """This worker, with another worker whose numbers are given."""
 
     def __init__(self, *others):
         super().__init__(None, 2, 0)
