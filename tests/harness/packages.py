@@ -2,7 +2,7 @@
 
 Under fuse-overlayfs, each container reads its files again through its own process, which costs a
 second of CPU time for each import of TensorFlow. But the layer with the packages is a folder on the
-disk. Mounted at the same place, it is read like any other folder.
+disk. A mount of this folder is read like any other folder.
 """
 
 import os
