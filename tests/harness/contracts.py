@@ -36,7 +36,7 @@ def read_back(found: Resolution) -> Resolution:
 
 
 def check_any(find: Find, environ: Environ) -> Resolution | None:
-    """Ask the source. It must find nothing, find a cluster that TF_CONFIG can express, or fail."""
+    """Ask the source. It must find nothing, a cluster that TF_CONFIG can express, or problems."""
     try:
         found = find(environ, 2222)
     except ConfigurationError as error:
