@@ -1,7 +1,7 @@
 """Starts the output of `export sagemaker`, `vertex` and `skypilot` as these services document.
 
 Variables, files, folders and names come from the documents that entrypoint/sources names. Volumes
-stand in for buckets. docs/how-to/schedulers.md lists what only the services themselves can show.
+stand in for buckets. docs/how-to/schedulers.md lists the checks that need the services themselves.
 """
 
 import ipaddress

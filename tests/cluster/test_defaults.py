@@ -56,7 +56,7 @@ def lines_of(name, defaults):
     return [line for worker, _, line in lines if worker == name]
 
 
-# Lines about one worker alone. They appear where it takes long, on a busy machine.
+# Lines about one worker alone, which appear only on a busy machine.
 ITS_OWN = re.compile("waiting|loading digits|decoding pictures|hold the others up")
 
 

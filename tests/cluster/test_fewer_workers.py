@@ -34,7 +34,7 @@ def undisturbed(workbench, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(workbench, tmp_path_factory):
-    """Kill a worker, and start it again once the others go on without it."""
+    """Kill a worker, and start it again once the others continue without it."""
     folder, options = tmp_path_factory.mktemp("fewer"), dict.fromkeys(range(3), FEWER)
     with assembled(workbench, folder, SETTINGS, options) as run:
         run.boot(STEP_SECONDS)

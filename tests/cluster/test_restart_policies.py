@@ -72,7 +72,7 @@ class Worker:
 
     @property
     def restarts_by_the_engine(self) -> int:
-        """How often the engine has started it again."""
+        """The number of times that the engine has started it again."""
         return self.container.attrs["RestartCount"]
 
 

@@ -1,4 +1,4 @@
-"""`make stop` and `make resume`: a whole cluster, one worker, and what they refuse."""
+"""`make stop` and `make resume`: a whole cluster, one worker, and refusals."""
 
 import json
 import os
@@ -171,7 +171,7 @@ def assert_every_line_is_shown_and_kept_once(ended):
         assert count == sum(mark in line for line in shown) == (2 if mark == BANNER else 1), mark
 
 
-@pytest.mark.long  # test_lost_worker.py waits in vain, test_wrong_index.py ends a cluster
+@pytest.mark.long  # test_lost_worker.py tests the wait, test_wrong_index.py the end
 def test_others_that_wait_in_vain_end_the_cluster(start):
     cluster = start(RENDEZVOUS_TIMEOUT=10, **RUN)
     cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)

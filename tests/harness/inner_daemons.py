@@ -1,4 +1,4 @@
-"""Machines with their own Docker engines, each in a container; and a Swarm of them."""
+"""Machines with their own Docker engines, each in a container, and a Swarm of them."""
 
 import json
 import os
@@ -116,7 +116,7 @@ def started_machines(
     They reach each other by their names.
 
     Args:
-        bench: the engine, and new names.
+        bench: the engine, and the source of new names.
         names: the names of the machines.
         image: the machines' image.
         mount: a mount for each machine, in the format of `docker run --volume`.

@@ -22,7 +22,7 @@ def packages_on_disk(image: Image) -> Path | None:
 
     Return None if a mount would gain nothing, or if this user may not read the engine's disk.
     """
-    driver = image.attrs.get("GraphDriver")  # an engine whose images containerd keeps has none
+    driver = image.attrs.get("GraphDriver")  # an engine with containerd's image store has none
     if not driver or driver["Name"] != "fuse-overlayfs":
         return None
     layers = [driver["Data"]["UpperDir"], *driver["Data"].get("LowerDir", "").split(":")]

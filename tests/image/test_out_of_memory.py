@@ -1,4 +1,4 @@
-"""Running out of memory in a real container is reported as such, and nothing else is."""
+"""Running out of memory in a real container is reported as such, and no other kill is."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""Runs all programs on two workers. Before that, each worker runs them by itself.
+"""Runs all programs on two workers. Before that, each worker runs them alone.
 
-By itself, the first worker uses no strategy, and the second uses MirroredStrategy on two devices.
-So one cluster gives three results of each program, with one import of TensorFlow per worker.
+The first worker then uses no strategy, and the second uses MirroredStrategy on two devices. So one
+cluster gives three results of each program, with one import of TensorFlow per worker.
 
 ON_DEVICES lists the programs that run on two devices; by default, all do. LEFT_OUT lists the
 programs that do not run at all. With the ring, only the two workers run them together.
@@ -69,7 +69,7 @@ def run(where, strategy, folder, names=None):
 
 
 def run_over_ring(task, folder):
-    """Run them as scripts without a strategy. A ring refuses data that TensorFlow distributes."""
+    """Run the programs without a strategy. A ring refuses data that TensorFlow distributes."""
     names = [name for name in programs() if name != "shared_by_tensorflow"]
     run(f"worker-{task}", tf.distribute.get_strategy(), folder, names)
 

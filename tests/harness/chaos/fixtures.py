@@ -22,7 +22,7 @@ DETECTION_SECONDS = 15.0
 def undisturbed(
     workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Settings], Reference]:
-    """Train undisturbed, once per session for each settings."""
+    """Train undisturbed, once per session and settings."""
     known: dict[Settings, Reference] = {}
 
     def train(settings: Settings) -> Reference:
