@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_of_local_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what local clusters are started with out of the home of whoever runs the tests."""
+    """Keep the state of local clusters out of the home of the user who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -38,7 +38,7 @@ def _state_of_local_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def workbench(request: pytest.FixtureRequest) -> Iterator[Workbench]:
-    """The session's place on the engine; at its end nothing of it may be left there."""
+    """Yield the session's place on the engine; fail at its end if anything is left there."""
     client = docker.from_env()
     bench = Workbench(client, os.environ.get("IMAGE") or DEFAULT_IMAGE)
     request.config.stash[WORKBENCH] = bench

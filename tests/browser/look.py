@@ -1,4 +1,4 @@
-"""Runs in the browser's container: opens an address, and prints as JSON what a browser makes of it.
+"""Opens an address in a browser, and prints the result as JSON. Runs in the browser's container.
 
 look.py curve ADDRESS TAG                  TensorBoard's curves of a tag, in pixels
 look.py page ADDRESS WIDTH [FILE HEIGHT]   a page at a width, and a picture of its upper part
@@ -13,15 +13,15 @@ from selenium.webdriver.chrome.options import Options
 
 OPTIONS = (
     "--headless=new",
-    "--no-sandbox",  # the container is one
+    "--no-sandbox",  # the container is a sandbox
     "--disable-dev-shm-usage",
     "--disable-gpu",
-    "--disable-3d-apis",  # TensorBoard then draws its curves as SVG, which can be read
+    "--disable-3d-apis",  # TensorBoard then draws its curves as SVG, which this program can read
     "--hide-scrollbars",
     "--window-size=1400,1000",
 )
 SECONDS = 60
-STILL_SECONDS = 2  # TensorBoard draws curves as they come, and moves them into their places
+STILL_SECONDS = 2  # TensorBoard draws curves as they arrive, and then moves them into place
 CARDS = """
     return [...document.querySelectorAll('scalar-card')]
         .filter(card => card.innerText.replace(/\\s/g, '').includes(arguments[0]))
@@ -46,7 +46,7 @@ SIZES = """
 
 
 def curve(browser, address, tag):
-    """Return the curves of a tag, each a list of [x, y] in pixels, once they move no more."""
+    """Return the curves of a tag, each a list of [x, y] in pixels, once they stop moving."""
     browser.get(address)
     until = time.monotonic() + SECONDS
     before, paths = None, []
@@ -60,7 +60,7 @@ def curve(browser, address, tag):
 
 
 def page(browser, address, width, picture=None, height="900"):
-    """Return what a page is like at a width."""
+    """Return a page's size, text and number of drawings at a width; save a picture if asked."""
     screen = {"width": int(width), "height": int(height), "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get(address)
@@ -71,14 +71,13 @@ def page(browser, address, width, picture=None, height="900"):
 
 
 def requests(browser):
-    """Return the addresses that were asked for."""
+    """Return the addresses that the page requested."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
     return sorted({one["request"]["url"][:200] for one in asked})
 
 
 def main():
-    """Look, and print."""
     what, *arguments = sys.argv[1:]
     options = Options()
     for option in OPTIONS:

@@ -1,4 +1,4 @@
-"""Clusters that tests share: each is run once a session and looked at by many tests."""
+"""Fixtures that start clusters. A cluster that many tests read runs once per session."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ MAX_SECONDS = 300
 def begin(
     workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., RunningCluster]:
-    """Start `up` with variables, in a folder and a project of its own; `start` also ends it."""
+    """Start `up` with variables, in its own folder and project; `start` also ends it."""
 
     def run(**environ: object) -> RunningCluster:
         project = workbench.new_name("cluster")
@@ -48,7 +48,7 @@ def start(begin: Callable[..., RunningCluster]) -> Iterator[Callable[..., Runnin
 
 @pytest.fixture(scope="session")
 def run(begin: Callable[..., RunningCluster]) -> Callable[..., ClusterRun]:
-    """Run a cluster to its end; the same variables give the same run, which is not repeated."""
+    """Run a cluster to its end. Tests with the same variables share one run."""
     ended: dict[frozenset[tuple[str, object]], ClusterRun] = {}
 
     def run_once(**environ: object) -> ClusterRun:

@@ -1,9 +1,9 @@
-"""Random disturbances for as long as one likes: `make soak MINUTES=20`. Not collected by itself.
+"""Random disturbances for a chosen time: `make soak MINUTES=20`. pytest does not collect this file.
 
-Workers are killed, lose their disks, stand still or have no network, one or two at a time. Once
-with the default, where all wait for the lost ones and the run ends bit for bit as undisturbed; once
-with MIN_WORKERS, where the others go on: every batch counts once, nobody trains apart. Gradients
-are summed in two buckets, as a larger model's are.
+Workers are killed, lose their disks, freeze or lose the network, one or two at a time. The first
+test uses the defaults: all wait for the lost workers, and the run ends bit for bit like an
+undisturbed one. The second test sets MIN_WORKERS: the others continue, every batch counts once, and
+no worker trains apart. Gradients are summed in two buckets, like those of a larger model.
 """
 
 import math
@@ -21,20 +21,20 @@ from harness.chaos.run import WORKERS, ChaosRun, Settings, assembled
 pytest_plugins = ["harness.chaos.fixtures"]
 
 STEP_SECONDS = 0.1
-# More than the workers could take in a minute, so that the last disturbance comes before the end.
+# More steps than the workers can take, so that the last disturbance comes before the end.
 STEPS_A_MINUTE = round(60 / STEP_SECONDS)
 CHECKPOINT_STEPS = 25
-# From when all train again to the next.
+# From the moment when all train again to the next disturbance.
 CALM_SECONDS = (5, 20)
-# On both sides of the 10 s after which a silent worker is lost.
+# Less and more than the 10 s after which a silent worker counts as lost.
 AWAY_SECONDS = (1, 25)
 FEWER = {"MIN_WORKERS": "2", "REGROUP_SECONDS": "1"}
-# With fewer workers sums are rounded otherwise, and now and then that tips a ReLU over. At ten
-# times this rate two and three undisturbed workers are 4e-4 apart after 3,600 steps.
+# With fewer workers, sums are rounded differently, which sometimes flips a ReLU. At ten times this
+# rate, undisturbed runs of two and of three workers differ by 4e-4 after 3,600 steps.
 SMALL_RATE = 0.0001
-# The dense layers' 0.3 MB of gradients are a bucket then, and the convolution's another.
+# The dense layers' 0.3 MB of gradients are then one bucket, and the convolution's another.
 PACK_BYTES = 2**15
-# Every wait in here has its own limit.
+# Every wait here has its own limit.
 pytestmark = pytest.mark.timeout(0)
 
 
@@ -53,7 +53,7 @@ def test_random_disturbances_for_minutes(begin_run, ends_as_undisturbed, minutes
 
 @pytest.fixture
 def whole(workbench, tmp_path) -> Callable[[Settings], tuple[list[list[int]], list[np.ndarray]]]:
-    """Train undisturbed; return each step's examples, of all workers, and the weights."""
+    """Train undisturbed; return the weights, and each step's examples on all workers."""
 
     def train(settings: Settings) -> tuple[list[list[int]], list[np.ndarray]]:
         with assembled(workbench, tmp_path / "undisturbed", settings) as run:
@@ -83,7 +83,7 @@ def test_fewer_go_on_for_minutes(begin_run, whole, minutes):
 
 
 def disturb(run: ChaosRun, minutes: float) -> str:
-    """Disturb a run for so long; return what was done, in words."""
+    """Disturb a run for some minutes; return the number of disturbances of each kind, in words."""
     seed = random.randrange(1_000_000)
     print(f"seed {seed}")
     chance = random.Random(seed)

@@ -1,6 +1,6 @@
-"""TensorBoard and a report as a person sees them: in a browser.
+"""TensorBoard and a report in a real browser.
 
-Long: the browser's image is 0.7 GB, and takes a minute or two to build.
+The tests are long: the browser's image is 0.7 GB, and takes a minute or two to build.
 """
 
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 EPOCHS = 60
 NARROW, WIDE = 360, 1200
 HEIGHT = 1060  # of the picture
-# The trainer is two processes, of which the younger trains.
+# The trainer is two processes. The younger one trains.
 KILL = """
 import os, pathlib
 lines = {one.parent.name: one for one in pathlib.Path("/proc").glob("[0-9]*/cmdline")}
@@ -31,7 +31,7 @@ os.kill(max(trainers), 9)
 
 @pytest.fixture(scope="module")
 def trained(begin, workbench):
-    """A run of two workers, of which one was killed and came back."""
+    """A run of two workers. One of them was killed and came back."""
     cluster = begin(WORKERS=2, TRAINER_EPOCHS=EPOCHS)
     cluster.wait_for_text(f"epoch 20/{EPOCHS}", 120)
     worker = f"{cluster.place['COMPOSE_PROJECT_NAME']}-worker-1-1"
@@ -71,7 +71,7 @@ def _ports(container):
 
 
 def _draws(curve, values):
-    """Tell whether a curve goes through these values, a point each, to half a pixel."""
+    """Tell whether a curve has one point for each value, within half a pixel."""
     if len(curve) != len(values):
         return False
     steps, heights = np.array(curve).T

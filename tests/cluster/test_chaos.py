@@ -1,9 +1,9 @@
-"""Whatever fails, and whenever: the run ends with the weights of one that nothing happened to.
+"""Whatever fails, and whenever: the run ends with the weights of an undisturbed run.
 
-Three workers train a model that records every batch. `ends_as_undisturbed` compares all of it with
-an undisturbed run: the weights bit for bit, each worker's batches, the steps that were done again.
-`make test` runs three scenarios: a kill whose disk is lost, a pause, a damaged checkpoint after a
-stop. The others are `long`; test_kept_fit.py kills workers of a script that keep their disks.
+Three workers train a model that records every batch. `ends_as_undisturbed` compares the records
+with an undisturbed run: the weights bit for bit, each worker's batches, the repeated steps.
+`make test` runs one scenario: the chief is killed and loses its disk. The others are `long`.
+test_kept_fit.py also kills workers of a script that keep their disks.
 """
 
 import random
@@ -25,7 +25,7 @@ long = pytest.mark.long
 
 SETTINGS = Settings(epochs=2, steps_per_epoch=120, checkpoint_steps=25)
 INTERVAL = SETTINGS.checkpoint_steps
-# On two cores a step takes 15 ms by itself, and a disturbance a second to have an effect.
+# On two cores, a step takes 15 ms by itself, and a disturbance takes a second to have an effect.
 STEP_SECONDS = 0.02
 A_STEP = 60
 AWAY_SECONDS = 30
@@ -75,7 +75,7 @@ def test_sigkill_and_the_disk_is_lost(run, ends_as_undisturbed, whom, victims):
 def test_sigkill_while_it_starts(run, ends_as_undisturbed):
     run.wait_for_line(WORKER, AGREED)
     run.kill(WORKER)
-    # TensorFlow waits for it, and so nobody notices before it is at the gate again.
+    # The others wait for it, so nobody notices the loss before it is at the gate again.
     run.come_back(WORKER)
     ends_as_undisturbed(
         run, "SIGKILL of a worker while it starts", INTERVAL, noticed_within=AWAY_SECONDS
@@ -98,7 +98,7 @@ def test_sigkill_during(run, ends_as_undisturbed, what, victim):
 
 @dataclass(frozen=True)
 class Absence:
-    """A way for a worker to be away for a while, and how it is there again."""
+    """A way for a worker to leave for a while, and to come back."""
 
     scenario: str
     leave: Callable[[Machine], None]
@@ -113,7 +113,7 @@ ABSENCES = {
 
 @pytest.fixture(scope="module")
 def back_again(workbench, tmp_path_factory, request):
-    """A run for each absence that is asked for; side by side, since most of it is waiting."""
+    """Run the selected absences side by side, since most of the time is waiting."""
     tests = [item for item in request.session.items if "back_again" in item.fixturenames]
     absences = {name: ABSENCES[name] for name in (test.callspec.params["name"] for test in tests)}
     runs = {}
@@ -133,7 +133,7 @@ def back_again(workbench, tmp_path_factory, request):
         yield runs
 
 
-# tests/inside/test_silence.py loses a worker that stands still, in processes.
+# tests/inside/test_silence.py loses a frozen worker, with processes.
 @long
 @pytest.mark.parametrize("name", ABSENCES)
 def test_a_worker_is_away(back_again, ends_as_undisturbed, name):
@@ -182,7 +182,7 @@ def make_empty(file):
 def test_the_newest_checkpoint_is_damaged(run, ends_as_undisturbed, damaged, damage):
     run.wait_for_step(A_STEP)
     everyone = [CHIEF, WORKER, OTHER]
-    # They stop with a checkpoint of that very step; the one before it is the last regular one.
+    # Each saves a checkpoint of its last step. The checkpoint before it is the last regular one.
     assert run.stop(*everyone) == [143] * 3
     for machine in run.machines:
         damage(machine.checkpoints()[-1])
@@ -203,7 +203,7 @@ def disk(workbench, tmp_path):
 @long
 def test_the_disk_is_full_while_saving(disk, begin_run, ends_as_undisturbed):
     run = begin_run(SETTINGS, STEP_SECONDS, volumes={OTHER: disk.volume})
-    # Where three lie on a disk the oldest makes place for the next, and nothing fails.
+    # Once a disk has three, the oldest makes room for the next checkpoint, and nothing fails.
     wait_until(disk.checkpoints, START_SECONDS, "the first checkpoint is there", run.logs)
     older = disk.checkpoints()
     disk.fill()

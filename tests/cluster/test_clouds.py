@@ -1,7 +1,7 @@
-"""What `export sagemaker`, `vertex` and `skypilot` print, started as these services document it.
+"""Starts the output of `export sagemaker`, `vertex` and `skypilot` as these services document.
 
-Variables, files, folders and names are those of the documents that entrypoint/sources names, and
-buckets are volumes. What can only be checked there is said in docs/how-to/schedulers.md.
+Variables, files, folders and names come from the documents that entrypoint/sources names. Volumes
+stand in for buckets. docs/how-to/schedulers.md lists the checks that need the services themselves.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 LIMIT_SECONDS = 150
 SETTINGS = ("--env", "TRAINER_THREADS=1", "--env", "VERBOSE=1", "--", "--epochs", "2")
 SUBNET = ipaddress.ip_network("10.231.77.0/29")
-# Stands for a node's docker: it only shows what it is called with.
+# Stands in for a node's docker: it only prints its arguments.
 SHOW_CALL = 'docker() { printf "%s\\0" "$@"; }\nid() { echo 0; }\n'
 
 
@@ -38,7 +38,7 @@ def exported(workbench):
 
 @pytest.fixture
 def bucket(workbench):
-    """A volume in the place of a bucket, whose folders are root's."""
+    """A volume in place of a bucket. Its folders belong to root."""
     volume = workbench.client.volumes.create(workbench.new_name("bucket"))
     yield volume.name
     volume.remove()
@@ -56,7 +56,7 @@ def network(workbench):
 
 @pytest.fixture
 def start(workbench, network, bucket):
-    """Start a container with names in the network, and the bucket at a folder."""
+    """Start a container with names in the network, and with the bucket mounted at a folder."""
     started = []
 
     def run(command, *, bucket_at, names=(), address=None, volumes=(), **options):
@@ -80,8 +80,6 @@ def start(workbench, network, bucket):
 
 @pytest.fixture
 def files_in(workbench):
-    """List the files of a volume."""
-
     def run(volume):
         ended = run_and_remove(
             workbench,
@@ -102,7 +100,7 @@ def all_succeed(containers):
 
 
 def test_sagemaker_trains_and_keeps_checkpoints(workbench, exported, start, bucket, tmp_path):
-    """The image runs as root there, as the file's header asks."""
+    """The image runs as root, as the exported file's header asks."""
     request = exported("sagemaker", "s3://bucket")
     hosts = [f"algo-{number + 1}" for number in range(request["ResourceConfig"]["InstanceCount"])]
     containers = []
@@ -126,7 +124,7 @@ def test_sagemaker_trains_and_keeps_checkpoints(workbench, exported, start, buck
             )
         )
     all_succeed(containers)
-    # Root owns the results. Whoever runs the tests may not, and cannot remove them.
+    # Root owns the results, so the user who runs the tests may be unable to remove them.
     cleared = run_and_remove(
         workbench,
         *("sh", "-c", "find /all /bucket -name model.keras -o -name result.json; rm -rf /all/*"),

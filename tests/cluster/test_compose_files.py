@@ -1,4 +1,4 @@
-"""The compose files as data: what every worker is given, and what it is not."""
+"""The compose files as data: every worker's rights, settings and devices."""
 
 import json
 import os
@@ -105,12 +105,12 @@ def test_the_image_that_compose_builds_has_the_projects_version(services):
 
 @pytest.fixture(scope="module")
 def settings(workbench):
-    """Every variable of the image's trainer, with a value of its own."""
+    """Every variable of the image's trainer, with a distinct value."""
     help_text = run_and_remove(workbench, "--help").out
     flags = re.findall(r"^ +--([a-z-]+)", help_text, re.MULTILINE)
     names = {"TRAINER_" + flag.upper().replace("-", "_") for flag in flags}
     assert "TRAINER_EPOCHS" in names
-    # Where the files mount data and results.
+    # The files set these two to the places where they mount data and results.
     return {name: f"of {name}" for name in names - {"TRAINER_DATA_DIR", "TRAINER_RUN_DIR"}}
 
 

@@ -1,4 +1,4 @@
-"""`make up-local` as a newcomer types it: two workers, digits, nothing set."""
+"""`make up-local` without any settings: two workers train on digits."""
 
 import json
 import os
@@ -20,7 +20,7 @@ METRICS = {
     "examples_per_second",
     "seconds",
 }
-# The user of the results; only root may choose another than itself.
+# The user of the results. Only root may choose another user.
 USER = (12345, 23456) if os.getuid() == 0 else (os.getuid(), os.getgid())
 
 
@@ -56,7 +56,7 @@ def lines_of(name, defaults):
     return [line for worker, _, line in lines if worker == name]
 
 
-# What concerns a worker alone; on a busy machine it takes long enough to be said.
+# Lines about one worker alone, which appear only on a busy machine.
 ITS_OWN = re.compile("waiting|loading digits|decoding pictures|hold the others up")
 
 
@@ -162,7 +162,7 @@ def test_tensorboard_shows_each_run_once_and_each_workers_speed(defaults, board)
     assert {*tags} == own | {f"{place}-0/tensorboard/{part}" for part in ("train", "test")}
     for run in own:
         assert {"speed/examples_per_second", "speed/seconds_per_step"} <= {*tags[run]}
-    # On a busy machine there may be texts about the network or a straggler, too.
+    # On a busy machine, there may also be texts about the network or a straggler.
     texts = board.ask("data/plugin/text/tags")[f"{place}-0/tensorboard"]
     assert [text for text in texts if text.startswith("starts/")] == ["starts/1"]
     assert "<title>TensorBoard</title>" in board.page()

@@ -1,4 +1,4 @@
-"""`docker compose up` in a fresh clone, as its users know it: builds, trains, and trains again."""
+"""`docker compose up` in a fresh clone: it builds the image, trains, and trains again."""
 
 import os
 import re
@@ -13,17 +13,17 @@ from harness.compose import ROOT
 from harness.ports import free_ports
 from harness.waiting import wait_until
 
-# What the image and the cluster are made of.
+# The image and the cluster need only these folders and files.
 NEEDED = ("compose", "entrypoint", "trainer", "requirements", "patches", "scripts")
 FILES = ("compose.yaml", "Dockerfile", ".dockerignore", "LICENSE", "NOTICE", "runs/.gitignore")
-# Not this shell's own: as a newcomer has it.
+# A new user's shell has no variables with these prefixes.
 OURS = (
     *("TRAINER_", "COMPOSE_", "CLUSTER_", "WORKER", "IMAGE", "RUN"),
     *("DATA_DIR", "WORKSPACE_DIR", "TENSORBOARD_PORT"),
 )
 SHORT = {"TRAINER_EPOCHS": "1", "TRAINER_STEPS_PER_EPOCH": "3"}
 LONG = {"TRAINER_EPOCHS": "1000", "TRAINER_STEPS_PER_EPOCH": "3", "TRAINER_CHECKPOINT_STEPS": "3"}
-UP_SECONDS = 500  # with a build whose packages have to be fetched
+UP_SECONDS = 500  # with a build that has to fetch its packages
 TRAIN_SECONDS = 120
 ANSWER_SECONDS = 10
 
@@ -46,7 +46,7 @@ class Clone:
         (self.folder / ".env").write_text("\n".join(lines) + "\n")
 
     def compose(self, *arguments):
-        """Run a Compose command; return its exit code and all that it printed."""
+        """Run a Compose command; return its exit code and its output."""
         environ = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
         done = subprocess.run(
             ["docker", "compose", *arguments],
@@ -65,7 +65,7 @@ class Clone:
         wait_until(lambda: text in logs(), TRAIN_SECONDS, f"a worker prints {text!r}", logs)
 
     def board(self):
-        """Return TensorBoard's page, once it is there."""
+        """Wait for TensorBoard's page, and return it."""
         url, pages = f"http://localhost:{self.own['TENSORBOARD_PORT']}", []
 
         def answers():
@@ -92,7 +92,7 @@ def clone(workbench, tmp_path_factory):
         "BASE_IMAGE": base.stdout.strip(),
         "TENSORBOARD_PORT": str(*free_ports(1)),
     }
-    if os.getuid():  # root can remove what anybody has made
+    if os.getuid():  # root can remove the files of all users
         own |= {"RUN_UID": str(os.getuid()), "RUN_GID": str(os.getgid())}
     copy = Clone(tmp_path_factory.mktemp("clone"), own)
     copy.write_env()
@@ -104,7 +104,7 @@ def clone(workbench, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def story(clone, workbench):
-    """Two runs to their end, one that is stopped and started, and one that is removed."""
+    """Run twice to the end. Then stop, start and remove a third run; return what was seen."""
     told = {}
     clone.write_env(**SHORT)
     told["first"] = clone.compose("up")

@@ -1,6 +1,6 @@
-"""`docker stop` on a container whose trainer starts or evaluates: soon over, with 143.
+"""`docker stop` on a worker that starts or evaluates: it ends in time, with exit code 143.
 
-test_gate.py stops workers at the gate, test_lost_worker.py one that trains.
+test_gate.py stops workers at the gate, and test_lost_worker.py stops a worker that trains.
 """
 
 import time
@@ -10,9 +10,9 @@ import pytest
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-# docker stop's own default, after which it kills.
+# The default of `docker stop`, after which it kills.
 GRACE_SECONDS = 10
-# A pass over the test data takes about a minute, so that a run is found evaluating.
+# A pass over the test data takes about a minute, so the test can stop a run that evaluates.
 MUCH_TO_TEST = """
 import numpy as np
 
@@ -32,7 +32,7 @@ EVALUATES = {
 
 @pytest.fixture
 def workers(peers, tmp_path):
-    """Start both workers of a cluster with the trainer."""
+    """Start both workers of a cluster."""
     (tmp_path / "own_data.py").write_text(MUCH_TO_TEST)
 
     def start(settings):

@@ -1,4 +1,4 @@
-"""The examples that are plain Keras programs end on two workers as on one."""
+"""The examples that are plain Keras programs give the same results on two workers as on one."""
 
 import csv
 import re
@@ -17,13 +17,13 @@ WORKERS = [1, 2]
 SETTINGS = {"TF_NUM_INTRAOP_THREADS": "1", "MAX_RESTARTS": "0"}
 ALONE = {"TF_NUM_INTRAOP_THREADS": "2", "MAX_RESTARTS": "0", "CLUSTER_SOURCE": "none"}
 NAMES = ["language-model", "two-outputs", "custom-train-step"]
-# The engine runs the like of them among the programs of test_keras_fit.py.
+# test_keras_fit.py runs similar programs.
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
 def runs(workbench, tmp_path_factory):
-    """Return how an example ends on one worker without TF_CONFIG, and on two, by their number."""
+    """Return an example's runs by the number of workers: one without TF_CONFIG, and two."""
 
     @cache
     def of(name):
@@ -37,7 +37,7 @@ def runs(workbench, tmp_path_factory):
 
 
 def losses(run, pattern=LOSS):
-    """Return what the chief has printed of them."""
+    """Return the losses that the chief printed."""
     said = (run.folder / "output-0.log").read_text()
     found = [float(text) for text in pattern.findall(said)]
     assert found, run.output
@@ -46,7 +46,7 @@ def losses(run, pattern=LOSS):
 
 @pytest.mark.parametrize("name", ["language-model", "two-outputs"])
 def test_two_workers_train_as_one_does(runs, name):
-    """In each epoch, and in its validation."""
+    """The losses agree in every epoch, and in its validation."""
     alone, two = (losses(runs(name)[workers], ALL_LOSSES) for workers in WORKERS)
     assert two == pytest.approx(alone, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""What `export compose` prints, started as its header says; and `export swarm`, read by Docker."""
+"""Starts the output of `export compose` as its header says. Docker reads that of `export swarm`."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ class Exported:
         self._client, self.project = bench.client, project
 
     def up(self):
-        """Do what the header says, and return the workers' containers."""
+        """Start the workers as the header says, and return their containers."""
         self.project.up()
         return [
             self._client.containers.get(self.project.container_id(f"worker-{index}"))
@@ -31,7 +31,7 @@ class Exported:
 
 @pytest.fixture
 def exported(workbench, tmp_path):
-    """Export a file for so many epochs, and make its project, which is removed at the end."""
+    """Export a file for `epochs` epochs, and make its project. The end removes the project."""
     made = []
 
     def make(epochs):
@@ -80,7 +80,7 @@ def test_a_killed_worker_is_started_again_by_up(exported):
 
 
 def test_docker_reads_an_exported_stack(workbench, tmp_path):
-    """A stack needs a swarm to start in, and none to be read."""
+    """A stack needs a swarm to start, but Docker can read it without one."""
     arguments = ("export", "swarm", "--workers", "3", "--env", "A=$B {{.Node.ID}}")
     printed = run_and_remove(workbench, *arguments, "--", "--epochs", "2")
     file = tmp_path / "stack.yaml"

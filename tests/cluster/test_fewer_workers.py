@@ -1,7 +1,7 @@
-"""With MIN_WORKERS two of three go on without one that is killed, and take it in when it is back.
+"""With MIN_WORKERS, two of three workers continue without a killed worker, and take it back later.
 
-The trainer in containers, as in the chaos tests; but each share of a batch is larger meanwhile, so
-that the weights are those of an undisturbed run but for rounding.
+The trainer runs in containers, as in the chaos tests. But meanwhile each worker's share of a batch
+is larger, so the weights are those of an undisturbed run only up to rounding.
 """
 
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 SETTINGS = Settings(epochs=2, steps_per_epoch=120, checkpoint_steps=25)
 FEWER = {"MIN_WORKERS": "2", "REGROUP_SECONDS": "1"}
 A_STEP = 60
-# Until the lost one is back, which takes longer than all steps would.
+# SLOWLY lasts until the lost worker is back, which takes longer than all steps would.
 SLOWLY, STEP_SECONDS, FULL_SPEED = 0.2, 0.02, 0.0
 CHIEF, WORKER, LOST = range(3)
 
@@ -34,7 +34,7 @@ def undisturbed(workbench, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(workbench, tmp_path_factory):
-    """Kill a worker, and start it again once the others go on without it."""
+    """Kill a worker, and start it again once the others continue without it."""
     folder, options = tmp_path_factory.mktemp("fewer"), dict.fromkeys(range(3), FEWER)
     with assembled(workbench, folder, SETTINGS, options) as run:
         run.boot(STEP_SECONDS)
@@ -50,7 +50,7 @@ def run(workbench, tmp_path_factory):
 
 
 def trained(machine):
-    """Return the model's variables as a worker's last checkpoint has them."""
+    """Return the model's variables in a worker's last checkpoint."""
     with np.load(machine.checkpoints()[-1]) as members:
         names = json.loads(members["about"].tobytes())["names"]
         arrays = {name: members[f"variable_{place:05d}"] for place, name in enumerate(names)}
@@ -60,7 +60,7 @@ def trained(machine):
 
 
 def examples(run):
-    """Return the numbers of the examples of each step, on whichever workers they were."""
+    """Return the numbers of the examples of each step, over all workers."""
     steps = defaultdict(set)
     for machine in run.machines:
         for process in machine.processes():

@@ -1,4 +1,4 @@
-"""MobileNetV2 learns pictures, on one worker and on two: the handbook's training on a sample."""
+"""MobileNetV2 learns pictures on one worker and on two: the handbook's training, on a sample."""
 
 import pytest
 

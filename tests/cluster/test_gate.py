@@ -1,8 +1,8 @@
-"""The gate in real containers: who is missing, who disagrees, and that every worker is told.
+"""The gate in real containers: it tells every worker which workers are missing or disagree.
 
-The command prints a word instead of training: what is tested comes before it. The tests of
-tests/unit/entrypoint/rendezvous have all contradictions and all reasons, in processes. What they
-hold as well is long here.
+The command prints a word instead of training, since the gate comes before it. The tests in
+tests/unit/entrypoint/rendezvous cover all contradictions and all reasons, in processes. A test here
+that repeats one of them is `long`.
 """
 
 import os
@@ -17,7 +17,7 @@ from harness.ended import wait_for_end
 from harness.waiting import logs_of, pause, wait_for_text, wait_until
 
 COMMAND = ("bash", "-c", "echo started $TF_CONFIG")
-# Starts in less time than TensorFlow's import takes, and prints what comes from its left neighbour.
+# Joins a ring without importing TensorFlow, and prints the message of its left neighbour.
 ASK = """
 import os
 from cluster_trainer.collectives.neighbours import join
@@ -27,10 +27,10 @@ print("ring", found.rank, found.size, found.left.recv(10).decode())
 """
 LATE_SECONDS = 12
 BOUND_SECONDS = 6
-# Beyond the bound: the start and end of the container, and of Python.
+# For the start and end of the container and of Python, beyond the bound.
 ENGINE_SECONDS = 15
 BOUND = {"RENDEZVOUS_TIMEOUT": str(BOUND_SECONDS)}
-# Far longer than a contradiction may take to be found, and all containers to be started.
+# Far longer than starting all containers and finding a contradiction may take.
 PATIENT = {"RENDEZVOUS_TIMEOUT": "300"}
 AT_ONCE_SECONDS = 15
 
@@ -40,14 +40,14 @@ def end_of(containers, timeout_seconds=90):
 
 
 def wait_for_line(container, *parts):
-    """Wait until it has printed a line with every part."""
+    """Wait until the container has printed a line with every part."""
     lines = lambda: logs_of(container).splitlines()  # noqa: E731
     has_line = lambda: any(all(part in line for part in parts) for line in lines())  # noqa: E731
     wait_until(has_line, 60, f"a line has {parts}", lambda: logs_of(container))
 
 
 def assert_told(ended, *parts):
-    """Each worker's output holds every part."""
+    """Check that each worker's output contains every part."""
     for one in ended:
         for part in parts:
             assert part in one.err, one
@@ -89,7 +89,7 @@ def test_a_worker_that_never_starts_is_named_at_the_bound(peers, missing):
     assert "started" not in ended.out
 
 
-@pytest.mark.long  # held by test_reasons.py
+@pytest.mark.long  # also in test_reasons.py
 def test_a_machine_without_a_worker_is_told_from_one_that_is_not_there(peers):
     cluster = peers(2)
     cluster.start(1, "300", entrypoint="sleep")
@@ -98,10 +98,10 @@ def test_a_machine_without_a_worker_is_told_from_one_that_is_not_there(peers):
     assert f"worker-1 at {cluster.address(1)}: refused" in ended.err.splitlines()[-1]
 
 
-@pytest.mark.long  # held by test_one_machine.py, test_comparison.py
+@pytest.mark.long  # also in test_one_machine.py, test_comparison.py
 def test_two_workers_with_swapped_indices_are_told_so(peers):
     cluster = peers(3)
-    # The chief comes last: it might else end because of one before the other is there.
+    # The chief starts last. Otherwise it might end because of one worker before it meets the other.
     started = [
         cluster.start(1, *COMMAND, **PATIENT, WORKER_INDEX="2"),
         cluster.start(2, *COMMAND, **PATIENT, WORKER_INDEX="1"),
@@ -109,12 +109,12 @@ def test_two_workers_with_swapped_indices_are_told_so(peers):
     ]
     ended = end_of(started)
     assert [one.code for one in ended] == [78, 78, 78], ended
-    # Whichever of the two was met first.
+    # The chief names whichever of the two it met first.
     named = re.search(r"WORKER_INDEX of (worker-[12]) at (\S+): received", ended[-1].err)
     assert named
     assert named[2] == cluster.address(3 - int(named[1][-1]))
     assert_told(ended, f"it answers at worker-{3 - int(named[1][-1])}'s address {named[2]}")
-    assert ended[-1].seconds < AT_ONCE_SECONDS  # of the one who was started last
+    assert ended[-1].seconds < AT_ONCE_SECONDS  # the duration of the worker that started last
 
 
 def test_a_wrong_index_is_told_on_the_machine_that_has_it(peers):
@@ -124,7 +124,7 @@ def test_a_wrong_index_is_told_on_the_machine_that_has_it(peers):
     assert f"because it answers at worker-1's address {cluster.address(1)}" in ended.err
 
 
-@pytest.mark.long  # held by test_comparison.py
+@pytest.mark.long  # also in test_comparison.py
 def test_another_image_version_is_named(peers):
     cluster = peers(2)
     started = [
@@ -148,7 +148,7 @@ def test_another_setting_of_the_trainer_is_named_with_both_values(peers):
     assert_told(ended, "TRAINER_EPOCHS of worker-1", 'received "5"; accepted: 3, as worker-0')
 
 
-@pytest.mark.long  # held by test_token.py
+@pytest.mark.long  # also in test_token.py
 def test_another_token_lets_nobody_in_and_is_named(peers):
     cluster = peers(2)
     started = [
@@ -165,7 +165,7 @@ def test_another_token_lets_nobody_in_and_is_named(peers):
     assert not [one for one in ended if "secret" in one.err + one.out]
 
 
-@pytest.mark.long  # tests/unit/entrypoint/rendezvous/meetings/test_processes.py
+@pytest.mark.long  # also in tests/unit/entrypoint/rendezvous/meetings/test_processes.py
 def test_a_frozen_worker_is_missing_with_the_reason(peers):
     cluster = peers(3)
     first = cluster.start(0, *COMMAND, **PATIENT)
@@ -178,7 +178,7 @@ def test_a_frozen_worker_is_missing_with_the_reason(peers):
 
 
 def drop_packets(container):
-    """Put a firewall before the gate's port of a container that runs; skip where one may not."""
+    """Put a firewall before the gate's port of a running container; skip the test without root."""
     container.reload()
     inside = ["nsenter", "-t", str(container.attrs["State"]["Pid"]), "-n", "iptables"]
     rule = ["-A", "INPUT", "-p", "tcp", "--dport", "2222", "-j", "DROP"]
@@ -207,7 +207,7 @@ def test_a_firewall_that_drops_is_told_from_a_worker_that_is_not_there(peers, wa
     assert behind.status == "running"
 
 
-@pytest.mark.long  # held by tests/unit/entrypoint/checks/test_gpus.py
+@pytest.mark.long  # also in tests/unit/entrypoint/checks/test_gpus.py
 def test_too_few_gpus_are_refused_before_anything_is_waited_for(peers):
     ended = wait_for_end(peers(2).start(0, *COMMAND, GPUS_PER_WORKER="1"))
     assert ended.code == 78, ended
@@ -215,7 +215,7 @@ def test_too_few_gpus_are_refused_before_anything_is_waited_for(peers):
     assert "waiting" not in ended.err
 
 
-@pytest.mark.long  # held by test_port.py
+@pytest.mark.long  # also in test_port.py
 def test_a_port_that_is_taken_is_said_before_waiting(peers):
     cluster = peers(2)
     first = cluster.start(0, *COMMAND, **PATIENT)
@@ -233,7 +233,7 @@ def test_a_port_that_is_taken_is_said_before_waiting(peers):
     assert "waiting" not in ended.err
 
 
-@pytest.mark.long  # held by test_port.py
+@pytest.mark.long  # also in test_port.py
 def test_an_address_of_another_machine_is_warned_of(peers):
     cluster = peers(2)
     hosts = f"192.0.2.1:2222,{cluster.address(1)}"

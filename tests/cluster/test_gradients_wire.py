@@ -1,4 +1,4 @@
-"""Gradients that travel as bfloat16 train as well as those that travel as they are."""
+"""Gradients that are sent as bfloat16 train as well as gradients sent as float32."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,11 +10,11 @@ from harness.sample import make_sample
 
 WIRES = ["float32", "bfloat16"]
 SEEDS = [42, 1, 2, 3, 4]
-MAX_SECONDS = 3600  # a seed of flowers takes some minutes, and there are five
-# tests/inside/test_gradients_wire.py has what is sent.
+MAX_SECONDS = 3600  # each of five seeds of flowers takes some minutes
+# tests/inside/test_gradients_wire.py tests the bytes that are sent.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(MAX_SECONDS)]
 POINTS = 0.005
-POINTS_OF_FLOWERS = 0.03  # chance alone may make two, of 500 pictures
+POINTS_OF_FLOWERS = 0.03  # chance alone may cause 0.02, with 500 pictures
 PICTURES = 1000
 FLOWERS = {
     "TRAINER_DATASET": "tf_flowers",
@@ -27,7 +27,7 @@ FLOWERS = {
 
 @dataclass(frozen=True)
 class Trained:
-    """How many of its test examples a run has recognised in its last epoch."""
+    """A run's test accuracy in its last epoch, and the number of its test examples."""
 
     accuracy: float
     examples: int
@@ -35,7 +35,7 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def train(workbench, tmp_path_factory):
-    """Train with a seed on two workers of a ring, once with each wire; return Trained by wire."""
+    """Train with a seed on two workers of a ring, once per wire; return a Trained for each wire."""
 
     def train(seed, volumes=(), **more):
         settings = {"TRAINER_COLLECTIVES": "ring", "TRAINER_SEED": f"{seed}", "MAX_RESTARTS": "0"}
@@ -72,7 +72,7 @@ def test_digits_are_read_as_well(digits, seed):
 
 @pytest.fixture(scope="module")
 def flowers(train, workbench, tmp_path_factory):
-    """What is trained on the sample of flowers, by seed."""
+    """Train on the sample of flowers, once per seed."""
     folder = tmp_path_factory.mktemp("flowers")
     make_sample(workbench, folder, PICTURES, "tf_flowers")
     return cache(lambda seed: train(seed, [f"{folder}:/data"], **FLOWERS))
@@ -85,7 +85,7 @@ def test_flowers_are_learnt_with_each(flowers, seed):
 
 
 def test_flowers_are_recognised_as_well_over_all_seeds(flowers):
-    """Two runs that differ in a rounding end some pictures apart: so a mean is looked at."""
+    """Runs that differ only in rounding differ by some pictures, so the test compares means."""
     mean = {
         wire: sum(flowers(seed)[wire].accuracy for seed in SEEDS) / len(SEEDS) for wire in WIRES
     }

@@ -1,7 +1,7 @@
 import pytest
 
 
-@pytest.mark.long  # with two workers, the first has what one alone has, and its list
+@pytest.mark.long  # the test below covers the same with two workers
 def test_one_worker_trains_before_there_are_two(run):
     one = {"NETWORK": "host", "WORKERS": 1, "TRAINER_EPOCHS": 1, "TRAINER_STEPS_PER_EPOCH": 3}
     ended = run(**one).raise_unless_done()

@@ -1,4 +1,4 @@
-"""Keras on JAX: a plain script trains on several workers as on one, and resumes after any kill."""
+"""Keras on JAX: a plain script trains the same on several workers, and resumes after any kill."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def image(request):
-    """The image with Keras on JAX: the one that is given, or one that is built from this tree."""
+    """The image with Keras on JAX: that of --jax-image, or one built from this tree."""
     if given := request.config.getoption("--jax-image"):
         return given
     subprocess.run(["scripts/build.sh", "jax-cpu"], cwd=ROOT, check=True)
@@ -30,7 +30,7 @@ def image(request):
 
 @pytest.fixture
 def begin(peers, image):
-    """Start so many workers with the program, and return their containers."""
+    """Start `count` workers with the program, and return their containers."""
 
     def start(count, command=COMMAND, **variables):
         cluster = peers(count)
@@ -43,7 +43,7 @@ def begin(peers, image):
 
 @pytest.fixture
 def ended(begin):
-    """Run so many workers to their ends."""
+    """Run `count` workers to their ends."""
     return lambda count, *command, **variables: [
         wait_for_end(one) for one in begin(count, *command, **variables)
     ]
@@ -173,7 +173,7 @@ def test_a_learning_rate_that_one_worker_has_set_is_told_and_made_alike(ended):
 @pytest.mark.parametrize("kill", [{"KILLS": 1}, {"ENDS": 0}])
 def test_what_a_fit_leaves_to_the_script_is_the_same_after_a_kill(ended, case, kill):
     kinds = ("history", "evaluated", "digest", *(["stopped"] if "early" in case else []))
-    none = dict.fromkeys(kill, 9)  # the program trains longer if one is to be killed
+    none = dict.fromkeys(kill, 9)  # the program trains longer where KILLS is set
     undisturbed, disturbed = ended(2, CASE=case, **none), ended(2, CASE=case, **kill)
     # A script that is killed after its fit prints the same lines again.
     first, second = ([*dict.fromkeys(lines_of(one, *kinds))] for one in disturbed)
@@ -210,7 +210,7 @@ def test_a_callback_that_stops_on_one_worker_stops_all(ended, case, epochs):
     first, second = digests_of(workers)
     assert first == second
     for one in workers:
-        assert len(lines_of(one, "history")[0].split()) == epochs + 2, one  # the kind, the name
+        assert len(lines_of(one, "history")[0].split()) == epochs + 2, one  # and two words before
 
 
 def test_a_second_process_beside_the_first_is_refused_and_the_first_trains_on(ended):

@@ -1,4 +1,4 @@
-"""Every `fit` of a script survives the death of any worker, and its disk, to the same weights."""
+"""Every `fit` of a script survives the loss of any worker and its disk, with the same weights."""
 
 import json
 import math
@@ -13,18 +13,18 @@ from harness.loopback import Case, run_cases
 WORKSPACE = Path(__file__).parent / "workspace"
 SCRIPT = ("python", "/scripts/kept_fits.py")
 SETTINGS = {"TRAINER_CHECKPOINT_STEPS": "5", "MAX_RESTARTS": "9"}
-# worker, fit, step, whether its disk is lost: one after the other, each in the start after the last
+# [worker, fit, step, whether its disk is lost]. Each start of the script carries out one kill.
 KILLS = [[0, 0, 12, True], [1, 3, 70, True], [0, 4, 20, False]]
 STOPPED_EARLY = 30
-# Of each fit, a step that it surely comes to.
+# A step that each fit surely reaches.
 LAST_STEPS = [40, 40, 54, 118, 42, 40, 38]
 RANDOM_KILLS_OF_A_FIT = 2
-# Fits whose data give their batches themselves, and how many of them a pass has.
+# The fits whose data come in batches, and the number of batches in a pass.
 READ_AGAIN = {1: 7, 3: 40, 6: math.inf}
 
 
 def random_kills(seed):
-    """Return kills at random steps of each fit, of either worker, half of them with its disk."""
+    """Return kills of either worker at random steps of each fit. Half of them lose the disk."""
     chance = random.Random(seed)
     return [
         [chance.randrange(2), fit, step, chance.random() < 0.5]
@@ -58,7 +58,7 @@ def runs(request, workbench, tmp_path_factory):
 
 @pytest.fixture
 def kept(workbench, tmp_path):
-    """Run the script to its end, with kills; return what it came to."""
+    """Run the script to its end, with kills; return the run."""
 
     def run(name, kills):
         given = SETTINGS | {"KILLS": json.dumps(kills), "MAX_RESTARTS": "40"}
@@ -78,14 +78,14 @@ def test_all_kills_have_happened(runs):
 
 
 def test_the_weights_are_those_of_the_undisturbed_run(runs):
-    """Bit for bit, on both workers, random layers and noise among them."""
+    """They are equal bit for bit on both workers, although random layers and noise take part."""
     digests = [end[0] for run in runs.values() for end in ends(run)]
     assert len(digests) == 4
     assert len(set(digests)) == 1, runs["killed"].output
 
 
-def test_so_is_what_fit_returns(runs):
-    """Every epoch's numbers, those before a kill too; and EarlyStopping ends the same epoch."""
+def test_fit_returns_the_undisturbed_history(runs):
+    """It has every epoch, even those before a kill. EarlyStopping ends in the same epoch."""
     expected = ends(runs["undisturbed"])[0][1]
     assert 2 < len(expected[0]["loss"]) < STOPPED_EARLY
     for run in runs.values():
@@ -103,14 +103,14 @@ def test_a_fit_that_had_ended_is_not_trained_again(runs):
 
 
 def resumed(run, fit):
-    """Return the step, the batch and the pass with which a fit went on, once for each worker."""
-    said = rf" fit {fit + 1}: resuming from step (\d+) .*\n"  # and then nothing of another fit
+    """Return the step, the batch and the pass at which a fit resumed, for each worker."""
+    said = rf" fit {fit + 1}: resuming from step (\d+) .*\n"  # and then no line of another fit
     said += r"(?:(?!.* fit \d+: ).*\n)*?.* the data continue with batch (\d+) of pass (\d+)"
     return [tuple(map(int, found)) for found in re.findall(said, run.output)]
 
 
 def assert_next_batches(places, batches):
-    """Each fit went on with the batch that comes next; a pass has so many."""
+    """Check that each fit resumed with the next batch, where a pass has `batches` batches."""
     for step, batch, number in places:
         assert (number - 1, batch - 1) == (step // batches, step % batches), places
 
@@ -127,7 +127,7 @@ def lines(file):
 
 
 def test_each_fit_leaves_every_epoch_once_on_the_chief_alone(runs):
-    """Over the kills, of which one took the chief's disk: what its fit had left came back."""
+    """One kill takes the chief's disk. The records that the chief had on it come back."""
     expected = ends(runs["undisturbed"])[0][1]
     for run in runs.values():
         for index, history in enumerate(expected):

@@ -1,4 +1,4 @@
-"""Keras's own fit on two workers ends as on one device, and as on two devices of one worker.
+"""Keras's own fit ends on two workers as on one device, and as on two devices of one worker.
 
 All programs run one after the other in the same two processes (keras_programs/__main__.py).
 """
@@ -11,7 +11,7 @@ import pytest
 from harness.ended import run_and_remove
 
 PROGRAMS = Path(__file__).parent / "keras_programs"
-# Each ends as on one device: how far apart weights, metrics and predictions may be, relatively.
+# The relative tolerances of weights, metrics and predictions, compared with one device.
 ROUNDING = 1e-4
 TOLERANCES = {
     **dict.fromkeys(
@@ -40,17 +40,17 @@ TOLERANCES = {
     "overflow": 1e-3,
     "bfloat16": 1e-2,
 }
-# Random layers draw differently on each replica, and BatchNorm has a replica's own statistics.
+# Random layers draw differently on each replica, and BatchNorm uses the replica's own statistics.
 BY_CHANCE = ["random_and_normalised", "noisy_vae", "masks"]
-# As on one device where one process reads: TensorFlow takes each worker's batches to be others.
+# Equal to one device only where one process reads. TensorFlow takes workers' data as different.
 BY_TENSORFLOW = ["shared_by_tensorflow"]
-# On two devices these alone, and all of them in the long tests: a replica's code is the same there
-# as on two workers, and the tests in the image have devices, too.
+# Only these run on two devices, except in the long tests. A replica runs the same code there as on
+# two workers, and the tests in the image use devices, too.
 ON_DEVICES = [
     *["overflow", "masked_sequences", "gan", *BY_TENSORFLOW, *BY_CHANCE],
     *[f"{name} again" for name in BY_CHANCE],
 ]
-# In the long tests alone: each has its like among the others, or in the image.
+# Only the long tests run these. Each resembles another program, or a test in the image.
 LEFT_OUT = [
     *["moving_average", "eagerly", "xla"],  # test_fit.py, test_first_batch.py, test_xla.py
     *["frozen_backbone", "py_dataset"],  # test_building.py, test_engine_as_keras.py
@@ -64,7 +64,7 @@ LEFT_OUT = [
     *["endless", "unknown_length", "shuffled_py_dataset", "positions"],
 ]
 IN_ALL = [name for name in TOLERANCES if name not in LEFT_OUT]
-MAX_SECONDS = 1800  # two minutes alone, more beside other tests
+MAX_SECONDS = 1800  # two minutes alone, longer beside other tests
 pytestmark = pytest.mark.timeout(MAX_SECONDS + 60)
 # Two processes in one container, each behind the image's entrypoint.
 LAUNCHER = """
@@ -85,14 +85,14 @@ sys.exit(max(abs(worker.wait()) for worker in workers))
 
 @pytest.fixture(scope="module")
 def outcomes(workbench, tmp_path_factory):
-    """What each program ended with: alone, some on two devices, and on each of two workers."""
+    """The outcome of each program: alone, on each of two workers, and for some on two devices."""
     chosen = {"ON_DEVICES": ",".join(ON_DEVICES), "LEFT_OUT": ",".join(LEFT_OUT)}
     return run_all(workbench, tmp_path_factory, chosen)
 
 
 @pytest.fixture(scope="module")
 def all_outcomes(workbench, tmp_path_factory):
-    """The same of all programs, each on two devices, too."""
+    """The outcomes of all programs, each also on two devices."""
     return run_all(workbench, tmp_path_factory, {})
 
 
@@ -129,7 +129,7 @@ def test_two_workers_end_as_one_device(outcomes, name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_so_do_they_in_these_programs(all_outcomes, name):
+def test_two_workers_end_as_one_device_in_the_long_programs(all_outcomes, name):
     assert_close(all_outcomes["worker-0"][name], all_outcomes["alone"][name], TOLERANCES[name])
     assert all_outcomes["worker-0"][name] == all_outcomes["worker-1"][name]
 
@@ -147,7 +147,7 @@ def test_each_program_ends_on_two_devices_as_on_one(all_outcomes, name):
 
 @pytest.fixture(scope="module")
 def over_ring(workbench, tmp_path_factory):
-    """The same without a strategy, on two workers whose sums go round a ring."""
+    """The outcomes without a strategy, on two workers that sum over a ring."""
     return run_all(workbench, tmp_path_factory, {"TRAINER_COLLECTIVES": "ring"})
 
 
@@ -163,7 +163,7 @@ OVER_BOTH = ["by_hand", "masked_sequences", "gan"]
 
 @pytest.fixture(scope="module")
 def over_both(workbench, tmp_path_factory):
-    """A few without a strategy, on two workers of two devices each, whose sums go round a ring."""
+    """A few outcomes without a strategy, on two workers of two devices each, over a ring."""
     settings = {"TRAINER_COLLECTIVES": "ring", "TRAINER_LOGICAL_CPUS": "2"}
     names = [*TOLERANCES, *BY_CHANCE, *(f"{name} again" for name in BY_CHANCE)]
     left_out = ",".join(name for name in names if name not in OVER_BOTH)
@@ -179,7 +179,7 @@ def test_two_workers_of_two_devices_end_as_one_device(outcomes, over_both, name)
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_CHANCE)
 def test_a_ring_draws_as_two_devices_do(outcomes, over_ring, name):
-    """But in predictions of few rows, which each worker makes by itself."""
+    """Predictions of few rows are an exception: each worker makes them by itself."""
     found, expected = over_ring["worker-0"][name], outcomes["devices"][name]
     trained = [one for one in expected if one != "predictions"]
     assert found.keys() == expected.keys()
@@ -204,7 +204,7 @@ def test_the_same_seed_ends_alike(outcomes, name, where):
 
 @pytest.mark.parametrize("where", ["worker-0", "devices"])
 def test_each_replica_draws_masks_of_its_own(outcomes, where):
-    """The mean of two masks of 0 and 2 has places where one of them is 0."""
+    """The mean of two different masks of 0 and 2 is 1 where only one of them is 0."""
     assert set(outcomes["alone"]["masks"]["history"]["mask"]) == {0.0, 2.0}
     assert set(outcomes[where]["masks"]["history"]["mask"]) == {0.0, 1.0, 2.0}
     predictions = outcomes[where]["masks"]["predictions"]
@@ -213,7 +213,7 @@ def test_each_replica_draws_masks_of_its_own(outcomes, where):
 
 
 def test_all_replicas_have_the_loss_scale_of_one_device(outcomes):
-    """After steps that were skipped, and steps that were not."""
+    """The program skips some steps, but not all."""
     scales = {
         (*ended["overflow"]["scale"], *ended["overflow"]["updates"]) for ended in outcomes.values()
     }
@@ -236,5 +236,5 @@ def test_nothing_else_was_run(outcomes):
 
 @pytest.mark.parametrize("name", [*IN_ALL, *BY_TENSORFLOW, *BY_CHANCE])
 def test_both_workers_say_the_same(outcomes, name):
-    """To the last digit, so that what callbacks decide by them is the same."""
+    """They agree to the last digit, so that callbacks decide the same on both."""
     assert outcomes["worker-0"][name] == outcomes["worker-1"][name]

@@ -1,8 +1,8 @@
-"""What `export jobset`, `trainjob` and `tfjob` print, started as their controllers would.
+"""Starts the output of `export jobset`, `trainjob` and `tfjob` as their controllers would.
 
-Names, variables and Services are those of the controllers' documents (tests/harness/pods.py). The
-pods are those of a plain Job (tests/unit/entrypoint/export/test_kubeflow.py), which
-test_kubernetes.py kills and evicts.
+Names, variables and Services come from the controllers' documents (tests/harness/pods.py). The pods
+are those of a plain Job (tests/unit/entrypoint/export/test_kubeflow.py). test_kubernetes.py kills
+and evicts pods of such a Job.
 """
 
 import signal
@@ -22,7 +22,7 @@ PODS = {
     "tfjob": of_tfjob,
 }
 SETTINGS = ("TRAINER_CHECKPOINT_STEPS=10", "TRAINER_THREADS=1", "VERBOSE=1")
-# The operator creates such a pod anew (restartPolicy: ExitCode).
+# The operator replaces a pod with this exit code or a higher one (restartPolicy: ExitCode).
 RETRIED_FROM = 128
 
 

@@ -1,6 +1,6 @@
-"""What `export kubernetes` prints, started: pods train, are killed and evicted, and end alike.
+"""Starts the output of `export kubernetes`. Pods train, are killed and evicted, and end alike.
 
-The pods are containers (tests/harness/pods.py); what the Job controller does is done by hand.
+The pods are containers (tests/harness/pods.py), and the tests act as the Job controller.
 """
 
 import copy
@@ -46,7 +46,7 @@ def namespace(workbench, tmp_path):
 
 @pytest.fixture(scope="module")
 def undisturbed(workbench, job, tmp_path_factory):
-    """The digest of a run that nobody disturbs, and what its pods said."""
+    """The weights' digest of an undisturbed run, and the status of its pods."""
     with make_pods(workbench, tmp_path_factory.mktemp("undisturbed")) as pods:
         containers = [pods.start(pod) for pod in indexed(job)]
         wait_for_text(containers[0], TRAINS, LIMIT_SECONDS)
@@ -57,7 +57,7 @@ def undisturbed(workbench, job, tmp_path_factory):
 
 
 def digest_of(pods, containers):
-    """Wait until the pods succeed; return the one digest of their weights."""
+    """Wait until the pods succeed; return their common digest of the weights."""
     for container in containers:
         ended = wait_for_end(container, LIMIT_SECONDS)
         assert ended.code == 0, ended.err
@@ -67,7 +67,7 @@ def digest_of(pods, containers):
 
 
 def wait_until_live(container, template):
-    """Run a pod's probes until both hold."""
+    """Run a pod's probes until both succeed."""
 
     def holds():
         return all(probe(container, template, kind) for kind in ("livenessProbe", "readinessProbe"))
@@ -76,7 +76,7 @@ def wait_until_live(container, template):
 
 
 def decision(job, container, *, is_disrupted):
-    """Return what the controller does about a pod that has failed."""
+    """Wait for a pod's failure; return the controller's action."""
     code = wait_for_end(container, LIMIT_SECONDS).code
     assert code != 0
     return action(job["spec"]["podFailurePolicy"], code, is_disrupted=is_disrupted)
@@ -95,7 +95,7 @@ def test_a_killed_pod_is_replaced_and_the_weights_are_the_same(namespace, job, u
 
 
 def test_the_status_of_a_pod_shows_a_line_of_its_own(undisturbed):
-    """Not one of TensorFlow's: a worker that is not the chief prints hardly anything."""
+    """It is not a line of TensorFlow's, although other workers than the chief print hardly any."""
     for shown in undisturbed[1]:
         (line,) = [text for text in shown.splitlines() if text.startswith("last line")]
         assert "worker-" in line, shown

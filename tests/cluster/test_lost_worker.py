@@ -10,7 +10,7 @@ from harness.waiting import logs_of, wait_until
 
 GRACE_SECONDS = 10
 LOST_SECONDS = 15
-# So long the others wait for one that was killed, and that nobody starts again.
+# The others wait this long for a killed worker that nobody starts again.
 WAITING_SECONDS = 8
 LONG = {
     "TRAINER_EPOCHS": "1000",
@@ -30,7 +30,7 @@ def kill(worker):
 
 @pytest.fixture
 def trained_a_while(compose, workbench, tmp_path):
-    """Three workers that have shown their first epoch."""
+    """Start three workers, and wait until the chief has recorded the first epoch."""
     folders = {"RUNS_DIR": str(tmp_path), "DATA_DIR": str(tmp_path), "WORKSPACE_DIR": str(tmp_path)}
     project = compose(**cluster_environ(3), **folders, **LONG, RUN_NAME="local")
     project.up()

@@ -1,4 +1,4 @@
-"""`mnist` by the real tfds.load, on a small set of real TFRecords that was prepared beforehand."""
+"""`mnist` through the real tfds.load, from a small prepared set of real TFRecords."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from harness.ended import run_and_remove
 from harness.small_mnist import PROGRAM, TEST_EXAMPLES, TRAIN_EXAMPLES
 
 BATCH = 32
-# test_preparing.py has two workers that read such a set, of pictures of flowers.
+# test_preparing.py tests two workers that read such a set, with pictures of flowers.
 pytestmark = pytest.mark.long
 
 

@@ -1,4 +1,4 @@
-"""The network between containers, one of which sends slowly, is measured and judged."""
+"""The network between containers is measured and judged. One of them sends slowly."""
 
 import json
 
@@ -15,7 +15,7 @@ SLOW = 100 * MBIT
 def test_the_slow_machine_is_named_with_its_rate(peers, workbench):
     cluster = peers(3)
     question = ("network", "--json", "--parameters", "25e6", "--step-ms", "250")
-    workers = [cluster.start(2, *question)]  # it waits for the others, and is limited meanwhile
+    workers = [cluster.start(2, *question)]  # it waits for the others while it is limited
     limit(workers[0], workbench, int(SLOW))
     workers += [cluster.start(index, *question) for index in range(2)]
     ended = [wait_for_end(one, 60) for one in workers]
@@ -29,7 +29,7 @@ def test_the_slow_machine_is_named_with_its_rate(peers, workbench):
     assert min(rates["worker-0 -> worker-1"], rates["worker-1 -> worker-2"]) > 5 * SLOW
     times = [one["speed_up"] for one in found["estimates"]]
     assert times == sorted(times)
-    assert times[0] < 0.2  # of 100 MB, which take 10 s and more
+    assert times[0] < 0.2  # 100 MB take 10 s and more
 
 
 def test_a_machine_that_does_not_come_is_named(peers):

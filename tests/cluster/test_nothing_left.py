@@ -1,4 +1,4 @@
-"""The check at the end of a session sees what tests leave behind, and nothing is."""
+"""The check at the end of a session sees leftovers, and a cluster leaves nothing behind."""
 
 from harness.workbench import Workbench
 

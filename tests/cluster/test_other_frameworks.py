@@ -1,4 +1,4 @@
-"""JAX and PyTorch behind the gate: they train, and a killed process is met again."""
+"""JAX and PyTorch behind the gate: they train, and meet a killed process again."""
 
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +16,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends python3-torc
     && rm -rf /var/lib/apt/lists/*
 USER 1000:1000
 """
-# The command's own process: the entrypoint's has the same words behind others.
+# Kills the command's own process. In the entrypoint's command line, other words come first.
 KILL = """
 import os, pathlib, signal
 lines = pathlib.Path("/proc").glob("[0-9]*/cmdline")
@@ -35,7 +35,7 @@ def jax():
 
 @pytest.fixture(scope="module")
 def torch_image(workbench):
-    """The image with Debian's PyTorch, which is of Debian's own Python."""
+    """The image with Debian's PyTorch, for Debian's own Python."""
     tag = f"{workbench.prefix}-torch"
     file = BytesIO(TORCH.format(image=workbench.image).encode())
     workbench.client.images.build(fileobj=file, tag=tag, rm=True)
@@ -45,7 +45,7 @@ def torch_image(workbench):
 
 @pytest.fixture(params=["jax", "torch"])
 def begin(request, peers):
-    """Start a worker of two whose command is a program of that framework."""
+    """Start one of two workers, with a program of the framework as its command."""
     mounted = {str(PROGRAMS): {"bind": "/programs", "mode": "ro"}}
     options = {"OMP_NUM_THREADS": "1"}
     if request.param == "jax":

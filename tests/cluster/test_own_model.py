@@ -1,4 +1,4 @@
-"""examples/own-model on two workers with one data folder: own model, data and package."""
+"""examples/own-model on two workers with one data folder: a custom model, data and package."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from harness.wheels import write_wheel
 
 EXAMPLE = Path(__file__).parents[2] / "examples/own-model"
-# Stands for the package on the index: tests take no network. A curve as its is, but simpler.
+# Stands in for the package on the index, since tests use no network. Its curve is simpler.
 STAND_IN = """
 class HilbertCurve:
     def __init__(self, levels, dimensions):
@@ -25,7 +25,7 @@ def own(run, tmp_path_factory):
     modules = {"hilbertcurve/__init__.py": "", "hilbertcurve/hilbertcurve.py": STAND_IN}
     write_wheel(data / "wheels", "hilbertcurve", modules, version="2.0.5")
     ended = run(
-        WORKSPACE_DIR=os.path.relpath(EXAMPLE),  # as a person types it: from where they are
+        WORKSPACE_DIR=os.path.relpath(EXAMPLE),  # relative to the current folder, as users type it
         DATA_DIR=data,
         PIP_NO_INDEX=1,
         PIP_FIND_LINKS="/data/wheels",

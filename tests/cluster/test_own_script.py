@@ -29,7 +29,7 @@ def results(folder):
 
 @pytest.fixture(scope="module")
 def undisturbed(workbench, tmp_path_factory):
-    """Run the script to its end, once for a number of workers; return each one's result."""
+    """Run the script to its end, once per number of workers; return each worker's result."""
 
     def run(workers):
         folder = tmp_path_factory.mktemp("undisturbed")

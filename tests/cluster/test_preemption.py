@@ -1,4 +1,4 @@
-"""A machine that its cloud announces the end of: it saves and leaves, and the others continue."""
+"""A cloud announces the end of a machine: it saves and leaves, and the others continue."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from harness import metadata_servers
 from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_for_text
 
-# The unit tests stop a command by each cloud's notice, and test_lost_worker.py workers by SIGTERM.
+# Unit tests stop a command by each cloud's notice. test_lost_worker.py stops workers by SIGTERM.
 pytestmark = pytest.mark.long
 
 SERVER = Path(metadata_servers.__file__)

@@ -1,4 +1,4 @@
-"""Workers that find no prepared set: one prepares it, whatever happens to another that did."""
+"""Workers that find no prepared data set: one prepares it, even if another was killed meanwhile."""
 
 import re
 
@@ -10,7 +10,7 @@ from harness.peers import running_workers
 from harness.waiting import wait_for_text
 
 RUN_SECONDS = 150
-# Stands still as soon as TFDS begins to write; the container itself sees that in time.
+# Freezes as soon as TFDS begins to write. Only a loop in the container sees that in time.
 STOPS_HALF_WAY = """
 python -m trainer prepare tf_flowers &
 while kill -0 $! && ! compgen -G '/data/tf_flowers/incomplete.*'; do sleep 0.01; done
@@ -28,7 +28,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def data(workbench, tmp_path_factory):
-    """A data directory that holds what TFDS would download, and nothing prepared."""
+    """A data directory with the files that TFDS would download, and nothing prepared."""
     folder = tmp_path_factory.mktemp("data")
     ended = run_and_remove(workbench, "python", "-c", PROGRAM, volumes=[f"{folder}:/prepared"])
     assert ended.code == 0, ended.err
@@ -37,7 +37,7 @@ def data(workbench, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def preparing(workbench, data):
-    """A container that stands still half-way through a preparation, and holds the lock."""
+    """A container that is frozen half-way through a preparation, and holds the lock."""
     container = workbench.start("bash", "-c", STOPS_HALF_WAY, volumes=[f"{data}:/data"])
     try:
         wait_for_text(container, "stands still", RUN_SECONDS)
@@ -48,14 +48,14 @@ def preparing(workbench, data):
 
 @pytest.fixture(scope="module")
 def half_way(data, preparing):
-    """Return what is there then."""
+    """Return the paths of the set at that moment."""
     assert preparing
     return list(data.glob("tf_flowers/*"))
 
 
 @pytest.fixture(scope="module")
 def trained(workbench, data, half_way, preparing):
-    """Two workers that wait for the preparation, which is killed."""
+    """Start two workers that wait for the preparation, kill it, and return the workers' ends."""
     assert half_way
     with running_workers(workbench, environment=SETTINGS, volumes=[f"{data}:/data"]) as workers:
         for worker in workers:

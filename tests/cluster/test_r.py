@@ -1,4 +1,4 @@
-"""examples/r/train.R and its twin in Python end with one loss, on one worker and on two."""
+"""examples/r/train.R and its twin in Python end with the same loss, on one worker and on two."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from harness.small_mnist import program
 EXAMPLE = Path(__file__).parents[2] / "examples/r"
 # One file for two workers, as TFDS writes MNIST by itself.
 SMALL_MNIST = program(train_examples=2048, shards=1)
-# Faster than the tutorial's 0.001, so that other first weights or another order end far apart.
+# Larger than the tutorial's 0.001, so that other first weights or another order end far apart.
 SETTINGS = ["steps=8", "learning_rate=0.02"]
 LANGUAGES = {"R": ["Rscript", "train.R"], "Python": ["python", "train.py"]}
 RUN_SECONDS = 120
@@ -29,7 +29,7 @@ def options(workbench, image_with_r, tmp_path_factory):
         "volumes": [f"{EXAMPLE}:/workspace:ro", f"{data}:/data:ro"],
         "read_only": True,
         "tmpfs": {"/tmp": "mode=1777"},
-        # Two workers share the machine: more threads would only fight for its cores.
+        # Two workers share the machine. More threads would only compete for its cores.
         "environment": {"TF_NUM_INTRAOP_THREADS": "1", "MAX_RESTARTS": "0"},
     }
 

@@ -1,6 +1,6 @@
 """A command that is killed while TensorFlow's cluster trains: all start again, meet and train.
 
-Over a ring only the killed one starts again: test_restart_policies.py.
+Over a ring, only the killed command starts again (test_restart_policies.py).
 """
 
 import re
@@ -10,16 +10,16 @@ import pytest
 
 from harness.waiting import logs_of, wait_for_text, wait_until
 
-# test_restart_policies.py kills commands, too, and looks at what comes out in the end.
+# test_restart_policies.py also kills commands, and compares the final weights.
 pytestmark = pytest.mark.long
 
 LONG = {
-    "VERBOSE": "1",  # each worker says what it is at
+    "VERBOSE": "1",  # every worker logs its progress
     "TRAINER_EPOCHS": "1000",
     "TRAINER_THREADS": "1",
     "TRAINER_COLLECTIVES": "tensorflow",
 }
-# The trainer is two processes; the one that trains has no other way to be told apart.
+# The trainer is two processes with the same command line. This kills both.
 KILL_TRAINING = """
 import os, signal
 for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,4 +1,4 @@
-"""Who starts training again: the supervisor inside, `docker run --restart` outside, or both."""
+"""Training restarts by the supervisor inside, by `docker run --restart` outside, or by both."""
 
 import json
 import time
@@ -15,11 +15,11 @@ from harness.waiting import logs_of, wait_for_text, wait_until
 TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
 NOT_INSIDE = {"MAX_RESTARTS": "0"}
 BY_THE_ENGINE = {"Name": "on-failure"}
-# More come after it than can pass before the kill.
+# So many epochs follow that the kill comes during training.
 KILLED_AFTER = "epoch  1/20  step"
 CODE_WHERE_THE_CONTAINER_ENDS = 137
 RUN_SECONDS = 150
-# Far less than it would wait for its peer.
+# Far less than a worker waits for its peer.
 AGAIN_SECONDS = 30
 PROCESSES = """
 import os, signal
@@ -33,7 +33,7 @@ def parent(pid):
 
 pids = [pid for pid in os.listdir("/proc") if pid.isdigit() and parent(pid) != "0"]
 """
-# The trainer is two processes; the one that trains is the other's child.
+# The trainer is two processes. The child trains.
 KILL_TRAINING = f"""{PROCESSES}
 (pid,) = [pid for pid in pids if name(pid) == name(parent(pid)) == "trainer"]
 os.kill(int(pid), signal.SIGKILL)
@@ -46,13 +46,13 @@ os.kill(int(pid), signal.SIGKILL)
 
 @dataclass(frozen=True)
 class Worker:
-    """A container, and the folder on the host that it has as /runs."""
+    """A container, and the folder on the host that it mounts at /runs."""
 
     container: Container
     runs: Path
 
     def kill(self, program: str) -> None:
-        """Kill one of its processes; the container may end with it."""
+        """Kill one of its processes. The container may end with it."""
         killed = self.container.exec_run(["python", "-c", program])
         assert killed.exit_code in (0, CODE_WHERE_THE_CONTAINER_ENDS), killed.output
 
@@ -62,7 +62,7 @@ class Worker:
         return json.loads(file.read_text())
 
     def wait_until_done(self) -> None:
-        """Wait until it has ended, and the engine does not start it again."""
+        """Wait until it has ended for good: the engine does not start it again."""
         wait_until(self._has_ended, RUN_SECONDS, "it is done", lambda: logs_of(self.container))
         assert self.container.attrs["State"]["ExitCode"] == 0, logs_of(self.container)
 
@@ -72,12 +72,12 @@ class Worker:
 
     @property
     def restarts_by_the_engine(self) -> int:
-        """How often the engine has started it again."""
+        """The number of times that the engine has started it again."""
         return self.container.attrs["RestartCount"]
 
 
 def start(cluster: Peers, folder: Path, **settings: object) -> list[Worker]:
-    """Start both workers, each with a folder of its own for what it writes."""
+    """Start both workers, each with its own folder for results."""
     workers = []
     for index in range(cluster.count):
         runs = folder / f"runs-{index}"
@@ -90,7 +90,7 @@ def start(cluster: Peers, folder: Path, **settings: object) -> list[Worker]:
 
 @pytest.fixture(scope="module")
 def undisturbed(workbench, tmp_path_factory):
-    """The digest of the weights of a run that nobody disturbs."""
+    """The weights' digest of an undisturbed run."""
     with make_peers(workbench, 2) as cluster:
         workers = start(cluster, tmp_path_factory.mktemp("undisturbed"))
         for worker in workers:
@@ -101,7 +101,7 @@ def undisturbed(workbench, tmp_path_factory):
 
 @pytest.fixture
 def recovered(peers, tmp_path, undisturbed):
-    """Kill a process of a worker in training; return both, which are done as if nothing was."""
+    """Kill a process of a training worker; return both, which must end as if undisturbed."""
 
     def disturb(victim: int, program: str, **settings: object) -> list[Worker]:
         workers = start(peers(2), tmp_path, **settings)
@@ -141,19 +141,19 @@ def test_a_killed_entrypoint_is_restarted_outside_and_its_peer_inside(recovered)
     assert (chief.restarts_by_the_engine, other.restarts_by_the_engine) == (1, 0)
     keeps_its_process(other, "worker-0")
     assert "restart 1 of" not in logs_of(chief.container)
-    # Nobody is there to meet, and nobody is waited for.
+    # Its peer has ended, and the worker does not wait for it.
     ends_at_once_when_started_again(other)
 
 
 def keeps_its_process(worker: Worker, lost: str) -> None:
-    """Over a ring only what was killed is started again."""
+    """Check that the worker kept its process. Over a ring, only the killed command restarts."""
     said = logs_of(worker.container)
     assert f"{lost} was lost: waiting until all 2 workers are here again" in said
     assert "restart 1 of" not in said
 
 
 def ends_at_once_when_started_again(worker: Worker) -> None:
-    """Start the container of a run that is done."""
+    """Start the container of a finished run; check that it ends without training."""
     began = time.time()
     worker.container.start()
     ended = wait_for_end(worker.container)

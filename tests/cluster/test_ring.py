@@ -1,4 +1,4 @@
-"""Scripts without a word of tf.distribute train on several workers, whose sums go round a ring."""
+"""Scripts without tf.distribute train on several workers, which sum over a ring."""
 
 import json
 from functools import cache
@@ -16,7 +16,7 @@ WORKERS = [2, pytest.param(3, marks=pytest.mark.long)]
 
 @pytest.fixture(scope="module")
 def run_on(workbench, tmp_path_factory):
-    """The scripts, one after the other, on a number of workers."""
+    """Run the scripts one after the other on `count` workers."""
 
     @cache
     def run(count):
@@ -29,7 +29,7 @@ def run_on(workbench, tmp_path_factory):
 
 
 def results(run):
-    """Return what each script printed, on each worker."""
+    """Return the numbers that each script printed on each worker."""
     found = {name: [] for name in SCRIPTS}
     for line in run.output.splitlines():
         if line.startswith("RESULT "):
@@ -69,7 +69,7 @@ def without_fit(workbench, tmp_path_factory):
 
 @pytest.fixture
 def ended_well(without_fit):
-    """What the last worker has seen of the other, both of them in their ring."""
+    """The last worker's observations of the other worker, while both are in a ring."""
     output, codes = without_fit("well")
     assert codes == [0, 0], output
     (result,) = [line for line in output.splitlines() if line.startswith("RESULT ")]
@@ -84,7 +84,7 @@ def test_nobody_can_connect_to_a_worker_that_is_in_a_ring(ended_well):
     assert ended_well["knocked"] == ["ECONNREFUSED"] * 2
 
 
-@pytest.mark.long  # tests/inside/test_script_calls.py loses a peer in each of such calls
+@pytest.mark.long  # tests/inside/test_script_calls.py loses a peer in each such call
 def test_a_peer_that_is_lost_outside_of_a_fit_is_worth_another_start(without_fit):
     output, codes = without_fit("lost")
     assert codes == [75, 137], output

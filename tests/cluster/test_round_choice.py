@@ -17,12 +17,12 @@ RUN = {
     "TRAINER_PER_REPLICA_BATCH_SIZE": "64",
     "TRAINER_RUN_DIR": "/tmp/run",
 }
-# tests/inside/test_round_choice.py has resumes and their bits.
+# tests/inside/test_round_choice.py tests resumes, bit for bit.
 pytestmark = pytest.mark.long
 
 
 def choice_of(chief):
-    """Return the chosen number, and in which part of the time sums were waited for."""
+    """Return the chosen number of steps, and the percentage of time that sums took."""
     wait_for_text(chief, "because sums of gradients took", 120)
     said = next(line for line in logs_of(chief).splitlines() if "because sums of" in line)
     steps, percent = re.search(rf"{NAME}(\d+), because .* took (\d+)%", said).groups()

@@ -1,4 +1,4 @@
-"""Two hosts as SageMaker starts them: `docker run IMAGE train`, and all the rest in /opt/ml."""
+"""Two hosts as SageMaker starts them: `docker run IMAGE train`, with everything else in /opt/ml."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_sagemaker_is_not_shown_a_secret(start_host):
     assert "line 1, column 37" in failure
 
 
-# What SageMaker mounts is root's, and the image's user is not.
+# SageMaker's mounts belong to root, and the image's user is not root.
 MAKE_JOB = """
 import json, os, sys
 from pathlib import Path
@@ -93,7 +93,7 @@ ROOT = "0:0"
 
 @pytest.fixture
 def make_job(workbench):
-    """Make a volume for /opt/ml in which all is root's; return its name."""
+    """Make a volume for /opt/ml in which everything belongs to root; return its name."""
     volumes = []
 
     def make(mode="755"):
@@ -114,7 +114,7 @@ def make_job(workbench):
 
 @pytest.fixture
 def image_of_root(workbench, tmp_path):
-    """The image that docs/how-to/schedulers.md tells to make."""
+    """The image that docs/how-to/schedulers.md tells users to build."""
     (tmp_path / "Dockerfile").write_text(f"FROM {workbench.image}\nUSER root\n")
     tag = f"{workbench.new_name('image')}:root"
     image, _ = workbench.client.images.build(path=str(tmp_path), tag=tag, rm=True, forcerm=True)

@@ -1,9 +1,13 @@
-"""The same training and evaluation on devices and workers of every kind.
+"""Training and evaluation end the same on every combination of devices and workers.
 
-100 steps over the same global batches end with the same weights, and what a run says of its test
-set is what plain Keras says of the model that it leaves. Each case is (workers, CPU devices of
-each); 0 devices is the CPU as it is, without a strategy for one worker, and for several with the
-collectives that are the default; "ring" and "tensorflow" are the same with those collectives.
+100 steps over the same global batches end with the same weights. The metrics of a run's test
+set are those that plain Keras computes with the saved model.
+
+Each case is (workers, devices), and devices is:
+
+- a number: this many CPU devices, with a strategy
+- 0: the plain CPU; one worker has no strategy, several use the default collectives
+- "ring" or "tensorflow": the plain CPU, with these collectives
 """
 
 import json
@@ -15,23 +19,23 @@ from harness.ended import run_and_remove
 from harness.loopback import Case, run_cases
 
 ONE_DEVICE = (1, 0)
-# This one is a cluster of containers; the others are processes in one.
+# A cluster of containers. The other cases are processes in one container.
 IN_CONTAINERS = (2, 0)
 MIRRORED = (1, 2)
 BOTH = (2, 2)
-# Each begins with what the others are compared with.
+# The others are compared with the first case of their group.
 QUICK = (ONE_DEVICE, IN_CONTAINERS, (2, "tensorflow"), MIRRORED, BOTH)
 LONG = (ONE_DEVICE, (3, "ring"), (4, 0), (3, "tensorflow"), (4, "tensorflow"))
 long = pytest.mark.long
 SEVERAL = [*QUICK[1:], *(pytest.param(case, marks=long) for case in LONG[1:])]
 cases = pytest.mark.parametrize("case", [ONE_DEVICE, *SEVERAL], ids=str)
-# By the setting, what the log calls it and what result.json does.
+# Setting -> its name in the log, its name in result.json.
 STRATEGIES = {
     0: ("ring", "ring"),
     "ring": ("ring", "ring"),
     "tensorflow": ("multiworker", "CollectiveAllReduceStrategy"),
 }
-# Goes into equal shares for all cases; the last batch of the test set does not.
+# Divides evenly in all cases. The last batch of the test set does not.
 GLOBAL_BATCH = 132
 DIGITS_TEST_EXAMPLES = 360
 COMPARE = """
@@ -67,9 +71,9 @@ def settings_of(workers, devices):
         "TRAINER_STEPS_PER_EPOCH": "100",
         "TRAINER_EPOCHS": "1",
         "TRAINER_SEED": "7",
-        # Rounding differs with the number of workers, and now and then it tips a max-pooling
-        # or a ReLU over: one jump in proportion to the learning rate. The tutorials' small
-        # steps keep rounding small, and a wrong mean or order is still 100 times the limit.
+        # Rounding differs with the number of workers. Sometimes it flips a max-pooling or a
+        # ReLU, a jump in proportion to the learning rate. The tutorials' small rate keeps this
+        # small, and a wrong mean or order still exceeds the limit 100 times.
         "TRAINER_OPTIMIZER": "sgd",
         "TRAINER_LEARNING_RATE": "0.01",
     } | on_devices
@@ -81,7 +85,7 @@ def group_of(case):
 
 @pytest.fixture(scope="module")
 def runs_of(run, workbench, tmp_path_factory):
-    """The runs of a group, by their cases."""
+    """The runs of a group, by case."""
 
     @cache
     def ended(group):
@@ -98,13 +102,12 @@ def runs_of(run, workbench, tmp_path_factory):
 
 @pytest.fixture
 def trained(runs_of, case):
-    """The case's run."""
     return runs_of(group_of(case))[case]
 
 
 @pytest.fixture(scope="module")
 def models_of(runs_of, workbench):
-    """What plain Keras says of a group's models; distances are to the first one's weights."""
+    """Plain Keras's results for a group's models. Distances are to the first model's weights."""
 
     @cache
     def described(group):

@@ -1,4 +1,4 @@
-"""`make up-local` in a terminal: one line says where the run is, below those of the chief."""
+"""`make up-local` in a terminal: a live line below the chief's lines shows the progress."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ SETTINGS = {"WORKERS": "2", "TRAINER_EPOCHS": "5000", "TRAINER_STEPS_PER_EPOCH":
 
 
 class Terminal:
-    """A terminal, and a program that has it as its standard output."""
+    """A terminal, and a program that prints to it."""
 
     def __init__(self, command, environ):
         self._ours, theirs = pty.openpty()
@@ -37,14 +37,14 @@ class Terminal:
         try:
             while more := os.read(self._ours, 65536):
                 self._bytes += more
-        except OSError:  # nothing yet, or nothing any more
+        except OSError:  # no output yet, or the program has ended
             pass
         return self._bytes.decode(errors="replace")
 
     def end(self):
         if self.process.poll() is None:
             self.process.terminate()
-        # Somebody has to read, or the program could not write what it writes at its end.
+        # Keep reading: with a full terminal, the program could not write its last lines.
         has_ended = lambda: self.printed and self.process.poll() is not None  # noqa: E731
         wait_until(has_ended, END_SECONDS, "`up` ends", lambda: self.printed)
         return self.printed
@@ -75,7 +75,7 @@ def test_one_line_says_where_the_run_is(terminal, tmp_path):
     printed = terminal.end()
     drawn = [line for line in re.split(r"\r\x1b\[K|\r\n", printed) if line.startswith("epoch ")]
     assert max(map(len, drawn)) < COLUMNS
-    assert "| " in printed.rpartition(ERASE)[2]  # removed at the end, with lines behind it
+    assert "| " in printed.rpartition(ERASE)[2]  # the line is erased at the end, and others follow
     assert not re.search(r"worker-1 \| [0-9:]{8} INFO .*accuracy", printed)
     for file in (tmp_path / "runs/latest/").glob("worker-*/*.log"):
         assert "\x1b" not in file.read_text(), file

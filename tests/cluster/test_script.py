@@ -1,4 +1,4 @@
-"""`make up-local SCRIPT=my/train.py`: a script of one's own, stopped and resumed."""
+"""`make up-local SCRIPT=my/train.py`: a user's script, stopped and resumed."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ END_SECONDS = 180
 
 @pytest.fixture(scope="module")
 def story(begin):
-    """What a run said until it was stopped, and what it said when it was resumed without SCRIPT."""
+    """A run of a script until it was stopped, and the same run resumed without SCRIPT."""
     started = [begin(WORKERS=2, SCRIPT=SCRIPT, WORKSPACE_DIR="")]
     try:
         started[0].wait_for_text("Epoch 3/20", START_SECONDS)

@@ -1,4 +1,4 @@
-"""`selftest` on several machines: with its peer, and with a peer that never comes."""
+"""`selftest` on several machines: with a peer, and with a peer that never comes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`up` with HOSTS: machines with an SSH server and Docker, each a container, are one cluster."""
+"""`up` with HOSTS: machines with SSH and Docker form one cluster. Each machine is a container."""
 
 import json
 import os
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
 TWO = "ana@m1 ana@m2"
-# More come after it than can pass before the disturbance.
+# So many epochs follow that the disturbance comes during training.
 IN_THE_MIDDLE = "epoch  1/20  step"
 FIRST_STEP_SECONDS = 60
 RUN_SECONDS = 240
@@ -40,7 +40,7 @@ print("the script is done", flush=True)
 
 @pytest.fixture(scope="module")
 def operator(workbench, tmp_path_factory):
-    """Three machines, two of which have the image, and who trains on them."""
+    """Three machines, two of which have the image, and the operator who trains on them."""
     folder = tmp_path_factory.mktemp("operator")
     with ssh_machines(workbench, ["m1", "m2", "m3"], folder) as made:
         with ThreadPoolExecutor() as pool:
@@ -50,7 +50,7 @@ def operator(workbench, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _remove(operator):
-    """Leave no cluster on the machines, for the next test."""
+    """Remove the cluster from the machines, for the next test."""
     yield
     operator.run("down")
     for machine in operator.machines:
@@ -59,7 +59,7 @@ def _remove(operator):
 
 @pytest.fixture(scope="module")
 def undisturbed(run):
-    """The digest of the same run on this machine."""
+    """The weights' digest of the same run on this machine."""
     ended = run(WORKERS=2, **TRAINING).raise_unless_done()
     (digest,) = {one["weights_sha256"] for one in ended.results()}
     return digest
@@ -75,7 +75,7 @@ def start(operator, workbench):
 
 
 def digest_of(operator, run):
-    """Return the digest that all workers of a run share, when it is fetched."""
+    """Fetch a run; return the weights' digest that all of its workers share."""
     done = operator.run("fetch")
     assert done.returncode == 0, done.stdout
     files = [operator.folder / f"runs/{run}/worker-{index}/result.json" for index in range(2)]

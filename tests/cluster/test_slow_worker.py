@@ -1,4 +1,4 @@
-"""A worker that is limited to a quarter of a processor is named, with the reason."""
+"""A worker with a quarter of a processor is reported as slow, with the reason."""
 
 import json
 

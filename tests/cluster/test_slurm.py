@@ -1,4 +1,4 @@
-"""A real Slurm: jobs train, lose a node and end in time, and its lists of hosts are understood."""
+"""A real Slurm: jobs train, lose a node, and end in time. The image reads its lists of hosts."""
 
 import random
 import re
@@ -14,11 +14,11 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
 ENDLESS = TRAINING | {"TRAINER_EPOCHS": "1000"}
-# More come after it than can pass before the loss.
+# So many epochs follow that the loss comes during training.
 KILLED_AFTER = "epoch  1/20  step"
 RUN_SECONDS = 120
 LOSS_SECONDS = 240
-# Slurm may send the signal up to 60 s early: here when the job has run for 30 to 60 s.
+# Slurm may send the signal up to 60 s early: here, when the job has run for 30 to 60 s.
 LIMIT_MINUTES, SIGNAL_SECONDS = 2, 60
 LISTS = 500
 
@@ -41,7 +41,7 @@ def train(cluster: SlurmCluster, runs: str, *options: str, **variables: str) -> 
 
 @pytest.fixture(scope="module")
 def undisturbed(workbench, image):
-    """What a job that nobody disturbs prints, and its results."""
+    """The output and the results of an undisturbed job."""
     with slurm_cluster(workbench, image) as cluster:
         job = train(cluster, "undisturbed", **TRAINING)
         facts = job.wait_for_end(RUN_SECONDS)
@@ -58,7 +58,7 @@ def test_two_tasks_of_srun_train(undisturbed):
 
 
 def test_the_exported_batch_file_trains(cluster, workbench, undisturbed):
-    """With a stand-in for Docker on the nodes: see tests/slurm/docker.py."""
+    """Docker on the nodes is a stand-in: tests/slurm/docker.py."""
     variables = [f"--env={name}={value}" for name, value in TRAINING.items()]
     arguments = ["slurm", "--image", workbench.image, "--storage", "/runs", *variables]
     text = filled_in(*parse_options(arguments, ("slurm",)))
@@ -71,7 +71,7 @@ def test_the_exported_batch_file_trains(cluster, workbench, undisturbed):
 
 
 def test_charliecloud_runs_the_image_as_a_task(workbench, image, undisturbed):
-    """By the command of docs/how-to/schedulers.md."""
+    """The command is that of docs/how-to/schedulers.md."""
     runtime = ["ch-run", f"--set-env={ENVIRONMENT}", "--bind", "/runs:/runs", UNPACKED, "--"]
     with slurm_cluster(workbench, image, may_mount=True) as cluster:
         command = [*runtime, *cluster.entrypoint]
@@ -110,7 +110,7 @@ def test_a_signal_before_the_time_limit_saves_and_ends_in_time(cluster):
     options = (f"--time={LIMIT_MINUTES}", f"--signal=TERM@{SIGNAL_SECONDS}")
     job = train(cluster, "limited", *options, **ENDLESS)
     facts = job.wait_for_end(60 * LIMIT_MINUTES + 30)
-    # A job that reaches its limit is a TIMEOUT.
+    # If the job had reached its limit, its state would be TIMEOUT.
     assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "143:0"), job.output()
     assert [result["status"] for result in job.results()] == ["stopped", "stopped"]
     first, second = (newest_step(cluster, f"{job.runs}/worker-{index}") for index in range(2))

@@ -1,11 +1,11 @@
-"""A worker that lives, and yet never comes to the next step: the others would wait for ever."""
+"""A worker that is alive but stuck in a step: the others would wait forever."""
 
 import pytest
 
 from harness.ended import wait_for_end
 from harness.waiting import logs_of, wait_for_text
 
-# Hangs once, in a step of its own, as a file system does whose server is gone.
+# Hangs once in a training step, like a file system whose server is gone.
 HANGS = """
 import itertools
 import os
@@ -51,7 +51,7 @@ RECOVERY_SECONDS = 90
 
 @pytest.fixture
 def start(peers, tmp_path):
-    """Start two workers with disks of their own, of which one will be stuck."""
+    """Start two workers with separate disks. One of them will be stuck."""
     (tmp_path / "hangs.py").write_text(HANGS)
     options = {"volumes": [f"{tmp_path}:/workspace:ro"], "tmpfs": {"/runs": "mode=1777"}}
     cluster = peers(2)
@@ -63,7 +63,7 @@ def start(peers, tmp_path):
     return start_both
 
 
-# tests/unit/trainer/test_watch.py ends what is stuck, test_restart_policies.py starts all again.
+# tests/unit/trainer/test_watch.py ends a stuck step. test_restart_policies.py restarts workers.
 @pytest.mark.long
 @pytest.mark.parametrize("stuck", [0, 1], ids=["the-chief", "a-worker"])
 def test_all_start_again_from_the_last_checkpoint(start, stuck):
@@ -71,7 +71,7 @@ def test_all_start_again_from_the_last_checkpoint(start, stuck):
     wait_for_text(workers[stuck], "it hangs", RECOVERY_SECONDS)
     for worker in workers:
         wait_for_text(worker, "resuming from step", RECOVERY_SECONDS)
-    # Whichever sees it first; the others follow it to the gate.
+    # Either worker may notice first. The other follows it to the gate.
     assert any("a step takes far longer than all before it" in logs_of(w) for w in workers)
     for worker in workers:
         assert wait_for_end(worker, RECOVERY_SECONDS).code == 0

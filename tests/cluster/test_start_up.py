@@ -1,10 +1,10 @@
-"""After the gate: TensorFlow waits for its peers, in any command, and somebody looks out."""
+"""After the gate, TensorFlow waits for its peers in any command. The entrypoint watches them."""
 
 import pytest
 
 from harness.ended import wait_for_end
 
-# Worker 1 comes to the gate, and then not as far as TensorFlow, once or always.
+# Worker 1 passes the gate. Depending on its argument, it reaches TensorFlow late, never or at once.
 SCRIPT = """
 import os, pathlib, sys, time
 behaviour, crashed = sys.argv[1], pathlib.Path("/tmp/crashed")
@@ -34,7 +34,7 @@ def workers(peers, tmp_path):
     return start
 
 
-# As Docker's client configuration gives every container a proxy; nothing answers at this one.
+# Docker's client configuration may give every container a proxy. Nothing answers at this one.
 PROXY = "http://192.0.2.1:3128"
 
 

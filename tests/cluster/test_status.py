@@ -1,4 +1,4 @@
-"""`make status`: who trains at which step, who waits for whom, who was stopped."""
+"""`make status`: the state and step of each worker, and the peers that it waits for."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 from harness.cluster import STATUS, STOP
 from harness.waiting import wait_until
 
-# Far more than are trained before the test is over.
+# Far more epochs than the workers train before the test is over.
 RUN = {"WORKERS": 2, "TRAINER_EPOCHS": 5000, "TRAINER_STEPS_PER_EPOCH": 20}
 START_SECONDS = 90
 QUICK_SECONDS = 30
@@ -43,7 +43,7 @@ def test_status_shows_each_worker(start, workbench):
 
 
 def own_word(workbench, container):
-    """Return what a worker says itself, once it has told of a checkpoint."""
+    """Return a worker's own status, once it reports a checkpoint."""
     said = []
 
     def has_saved():

@@ -1,4 +1,4 @@
-"""`make stop` and `make resume`: a whole cluster, one worker, and what they refuse."""
+"""`make stop` and `make resume`: a whole cluster, one worker, and refusals."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from local_cluster.settings.remembered import record_of
 
 REPOSITORY = Path(__file__).parents[2]
 EPOCHS = 80
-# One epoch takes 0.1 to 0.2 s: enough are left when the first one is seen.
+# One epoch takes 0.1 to 0.2 s, so enough are left when the test sees the first one.
 RUN = {"WORKERS": 2, "TRAINER_EPOCHS": EPOCHS, "TRAINER_STEPS_PER_EPOCH": 20, "TRAINER_SEED": 7}
 SECRET = "correct-horse-battery"
 FIRST_EPOCH = "test accuracy"
@@ -49,7 +49,7 @@ def starts(worker):
 
 @pytest.fixture(scope="module")
 def story(begin, workbench):
-    """A run that is stopped by `make stop`, then by Ctrl-C, and ended by one worker alone."""
+    """A run that is stopped by `make stop`, then by Ctrl-C, and finished by one worker alone."""
     once = {"CLUSTER_TOKEN": SECRET, "TRAINER_RESUME": "never"}
     started = [begin(TRAINER_PER_REPLICA_BATCH_SIZE=32, **once, **RUN)]
     story = {}
@@ -171,7 +171,7 @@ def assert_every_line_is_shown_and_kept_once(ended):
         assert count == sum(mark in line for line in shown) == (2 if mark == BANNER else 1), mark
 
 
-@pytest.mark.long  # test_lost_worker.py waits in vain, test_wrong_index.py ends a cluster
+@pytest.mark.long  # test_lost_worker.py tests the wait, test_wrong_index.py the end
 def test_others_that_wait_in_vain_end_the_cluster(start):
     cluster = start(RENDEZVOUS_TIMEOUT=10, **RUN)
     cluster.wait_for_text(FIRST_EPOCH, START_SECONDS)
@@ -250,7 +250,7 @@ def test_stop_without_a_cluster(workbench):
 
 @pytest.fixture
 def resume_at(workbench, tmp_path):
-    """Try to go on with a run that was started with these settings, or that is not there."""
+    """Try to resume a run that was started with these settings, or a run that does not exist."""
     started = []
 
     def resume(settings=None, **environ):

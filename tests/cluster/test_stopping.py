@@ -1,6 +1,6 @@
-"""Ctrl-C, `kill` and failures: the whole cluster ends, soon, and leaves nothing on the engine.
+"""Ctrl-C, `kill` and failures: the whole cluster ends soon, and leaves nothing on the engine.
 
-test_stop_and_resume.py presses Ctrl-C once, and goes on with the run.
+test_stop_and_resume.py presses Ctrl-C once, and resumes the run.
 """
 
 import signal
@@ -9,13 +9,13 @@ import time
 import pytest
 
 GRACE_SECONDS = 10
-# What the engine takes to stop and remove containers and the network, beyond the grace period.
+# For the engine to stop and remove containers and the network, beyond the grace period.
 ENGINE_SECONDS = 30
 LONG = {"TRAINER_EPOCHS": 1000}
 START_SECONDS = 90
 END_SECONDS = 240
 FIRST_EPOCH = "test accuracy"
-# More than the limit, and really written: zeroed pages would cost nothing.
+# Exceeds the limit with pages that are really written: zeroed pages would cost nothing.
 HUNGRY = """
 services:
   worker-0: {mem_limit: 64m, memswap_limit: 64m, command: [python, -c, "b'x' * 10**9"]}
@@ -43,7 +43,7 @@ def kill(cluster):
     ("stop", "code"),
     [
         pytest.param(press_ctrl_c_twice, 130, id="ctrl-c-twice"),
-        # test_up_refuses.py ends `up` so, and test_stop_and_resume.py stops workers.
+        # test_up_refuses.py also ends `up` by a signal, and test_stop_and_resume.py stops workers.
         pytest.param(kill, 143, id="kill", marks=pytest.mark.long),
     ],
 )

@@ -11,7 +11,7 @@ from harness.inner_daemons import Stack, Swarm, machines
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
-# More come after it than can pass before the loss.
+# So many epochs follow that the loss comes during training.
 KILLED_AFTER = "epoch  1/20  step"
 RUN_SECONDS = 180
 STACK = "trainer"
@@ -39,7 +39,7 @@ def stack(swarm, workbench):
 
 @pytest.fixture(scope="module")
 def undisturbed(swarm, workbench):
-    """The digest of a run of `export swarm` that nobody disturbs."""
+    """The weights' digest of an undisturbed run of `export swarm`."""
     variables = [f"--env={name}={value}" for name, value in TRAINING.items()]
     arguments = ["swarm", "--image", workbench.image, "--name", "exported", *variables]
     text = filled_in(*parse_options(arguments, ("swarm",)))
@@ -52,7 +52,7 @@ def undisturbed(swarm, workbench):
 
 
 def digest_of(stack):
-    """Return the digest that all workers share."""
+    """Return the weights' digest that all workers share."""
     results = stack.results()
     assert sorted(results) == ["worker-0", "worker-1"], stack.output()
     (digest,) = {one["weights_sha256"] for found in results.values() for one in found}

@@ -1,7 +1,7 @@
-"""The scripts of docs/how-to/trackers.md: one run for the cluster, and the same one after a kill.
+"""The scripts of docs/how-to/trackers.md record one run per cluster, and continue it after a kill.
 
-Their packages are installed by the image from wheels, which requirements/trackers.txt pins. There
-is no network, so the trackers write files.
+The image installs their packages from wheels that requirements/trackers.txt pins. There is no
+network, so the trackers write files.
 """
 
 import re
@@ -21,7 +21,7 @@ OFFLINE = {
     "wandb": {"WANDB_MODE": "offline"},
     "mlflow": {"MLFLOW_TRACKING_URI": "file:///runs/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"},
 }
-# The script's own process: others have its words behind those of the entrypoint.
+# Kills the script's own process. In other command lines, the entrypoint's words come first.
 KILL = """
 import os, pathlib, signal
 lines = pathlib.Path("/proc").glob("[0-9]*/cmdline")
@@ -47,7 +47,7 @@ def blocks(tracker):
 
 @pytest.fixture
 def begin(peers, wheels, tmp_path):
-    """Start both workers with a tracker's script; return them, and the chief's /runs."""
+    """Start both workers with a tracker's script; return them and their /runs."""
 
     def start(tracker):
         cluster = peers(2)
@@ -75,7 +75,7 @@ def begin(peers, wheels, tmp_path):
 
 
 def killed_and_done(workers, index):
-    """Kill the script of a worker in its third epoch; wait until both have ended well."""
+    """Kill a worker's script in its third epoch; wait until both workers have succeeded."""
     wait_for_text(workers[0], f"Epoch 3/{EPOCHS}", LIMIT_SECONDS)
     killed = workers[index].exec_run(["python", "-c", KILL])
     assert killed.exit_code == 0, killed.output

@@ -22,19 +22,19 @@ SMALL_MNIST = program(train_examples=4096, shards=1)
 ENVIRONMENT = {
     "TF_USE_LEGACY_KERAS": "1",
     "PYTHONPATH": "/site",
-    # Two workers share the machine: more threads would only fight for its cores.
+    # Two workers share the machine. More threads would only compete for its cores.
     "TF_NUM_INTRAOP_THREADS": "1",
 }
 RUN_SECONDS = 120
 GRACE_SECONDS = 10
-# `fit` says after each step how long the epoch will take, and at its end what a step took.
+# `fit` prints the epoch's remaining time after each step, and the time of a step at its end.
 A_STEP = "ETA: "
 EPOCH = re.compile(r"/step - loss: (\d+\.\d+) - accuracy: (\d+\.\d+)")
 
 
 @pytest.fixture(scope="module")
 def prepared(workbench, tmp_path_factory):
-    """Folders with what MNIST's downloads would bring."""
+    """Folders with the files that MNIST's downloads would bring."""
     folder = tmp_path_factory.mktemp("prepared")
     programs = SMALL_MNIST + KERAS_PROGRAM + TFDS_PROGRAM
     run = run_and_remove(workbench, "python", "-c", programs, volumes=[f"{folder}:/prepared"])
@@ -46,7 +46,7 @@ def prepared(workbench, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def settings(prepared):
-    """Settings of a script's containers: where its folder and its data are."""
+    """Return the options of a script's containers, with its folder and its data mounted."""
 
     def of(script, data):
         folders = {
@@ -63,7 +63,7 @@ def settings(prepared):
 
 @pytest.fixture(scope="module")
 def downloaded(workbench, settings, prepared):
-    """MNIST as four-machines/prepare.py makes it of its downloads."""
+    """MNIST as four-machines/prepare.py prepares it from the downloads."""
     data = prepared / "downloaded"
     options = settings(FOUR_MACHINES / "prepare.py", data)
     run = run_and_remove(workbench, "python", "prepare.py", **options)
@@ -106,7 +106,7 @@ def test_both_workers_end_well_with_the_same_metrics(request, tutorial):
     assert "ran out of data" not in first.out + first.err
 
 
-@pytest.mark.long  # two-machines/task.py has the same training, on two
+@pytest.mark.long  # two-machines/task.py trains the same, on two machines
 def test_the_local_check_trains_on_one_machine(workbench, settings, prepared):
     options = settings(FOUR_MACHINES / "local.py", prepared)
     run = run_and_remove(workbench, "python", "local.py", **options)
@@ -116,14 +116,14 @@ def test_the_local_check_trains_on_one_machine(workbench, settings, prepared):
 
 @pytest.fixture
 def endless(request, settings, tmp_path):
-    """Copy a script's folder, with epochs that only a signal ends; return its options."""
+    """Copy a script's folder, with epochs that only a signal ends; return the copy's options."""
 
     def copy(script, fit, data):
         shutil.copytree(script.parent, tmp_path / "copy")
         text = script.read_text()
         assert text.count(fit) == 1
         longer = tmp_path / "copy" / script.name
-        # Without a number of steps an epoch is all of the data, which then are never used up.
+        # Without a number of steps, an epoch is one pass over the data, so the data never run out.
         longer.write_text(text.replace(fit, "epochs=100_000"))
         return settings(longer, request.getfixturevalue(data))
 
@@ -131,7 +131,7 @@ def endless(request, settings, tmp_path):
 
 
 def stop(worker):
-    """Do what `docker stop` does, and return how many seconds that took."""
+    """Stop a container as `docker stop` does; return the duration in seconds."""
     begin = time.monotonic()
     worker.stop(timeout=GRACE_SECONDS)
     return time.monotonic() - begin

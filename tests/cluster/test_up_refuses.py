@@ -1,6 +1,6 @@
-"""What `up` refuses before it starts anything: one sentence each.
+"""`up` refuses mistakes before it starts anything, with one sentence each.
 
-tests/unit/compose/test_settings.py, test_begin.py and test_names.py have all that it refuses.
+tests/unit/compose/test_settings.py, test_begin.py and test_names.py cover all mistakes.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""A worker that is slower than the other: it is told who waited for whom, and for how long."""
+"""The journals of a run with a slow worker show who waited, and for how long."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from cluster_trainer.report.timeline import epoch_seconds, waits_for_others
 from cluster_trainer.results import journal
 
-pytestmark = pytest.mark.long  # tests/inside/test_waits.py has the like of it in one process
+pytestmark = pytest.mark.long  # tests/inside/test_waits.py tests the same in one process
 SCRIPT = Path(__file__).parent / "workspace/slow_worker.py"
 STEPS, SECONDS = 60, 0.04
 

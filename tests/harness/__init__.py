@@ -1,1 +1,1 @@
-"""Shared by the tests of the image and of clusters: containers, Compose, waiting, leftovers."""
+"""Helpers of the tests of the image and of clusters: containers, Compose, waiting, leftovers."""

@@ -1,4 +1,4 @@
-"""TensorBoard as `make tensorboard` starts it, and its answers."""
+"""Starts TensorBoard like `make tensorboard`, and reads its answers."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Board:
     output_file: Path
 
     def ask(self, path: str, **query: str) -> Any:
-        """Return the answer to a request of its API; None: it does not answer yet."""
+        """Return the answer to a request to its API, or None if it does not answer yet."""
         url = f"http://127.0.0.1:{self.port}/{path}?{urlencode(query)}"
         try:
             with urlopen(url, timeout=ANSWER_SECONDS) as answer:

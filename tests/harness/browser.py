@@ -45,7 +45,7 @@ def look(
     Args:
         run_to_end: runs a container until it ends.
         arguments: the arguments of look.py.
-        network: the container whose network the browser shares; None: it has no network.
+        network: the container whose network the browser shares; None: no network.
         folder: the folder that is mounted at /pages, where the browser may write.
     """
     ended = run_to_end(

@@ -100,7 +100,7 @@ class RunningCluster:
             self.process.wait(STOP_SECONDS)
 
     def ask(self, command: Sequence[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run STOP, RESUME or STATUS at the same time, as a user does in another terminal."""
+        """Run STOP, RESUME or STATUS meanwhile, as a user does in another terminal."""
         return subprocess.run(
             [*command, *arguments],
             env={**os.environ, **self.place},
@@ -111,7 +111,7 @@ class RunningCluster:
         )
 
     def resume(self, **environ: object) -> "RunningCluster":
-        """Resume its run after its end, with the settings of its start and `environ`."""
+        """Resume its run after its end, with its first settings and `environ`."""
         settings = {name: str(value) for name, value in environ.items()}
         return resume_cluster(self.folder.parent.parent, {**self.place, **settings})
 
@@ -154,7 +154,7 @@ def _begin(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> 
     output_file = folder / f"{command[-1]}-{number}.log"
     with output_file.open("wb") as output:
         process = subprocess.Popen(
-            # A shell that starts pytest in the background lets it ignore SIGINT.
+            # If a shell started pytest in the background, pytest and its children ignore SIGINT.
             ["env", "--default-signal=INT", *command],
             env={**os.environ, **environ},
             stdin=subprocess.DEVNULL,

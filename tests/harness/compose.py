@@ -1,4 +1,4 @@
-"""Runs Compose's command line. The executor is frozen: a test can't change another's project."""
+"""Runs Compose's command line. `Compose` is frozen: no test can change another test's project."""
 
 import os
 import subprocess
@@ -63,5 +63,5 @@ class Compose:
 
 
 def cluster_environ(workers: int) -> dict[str, str]:
-    """Return the variables with which compose.yaml starts `workers` workers, two or more."""
+    """Return the variables that make compose.yaml start `workers` workers, two or more."""
     return {"COMPOSE_PROFILES": ",".join(f"worker-{index}" for index in range(2, workers))}

@@ -1,4 +1,4 @@
-"""Shared by the tests of all contracts: ask a source, and read back its answer."""
+"""Helpers of the tests of all contracts: ask a source, and read back its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Find = Callable[[Environ, int], Resolution | None]
 
 
 def view(root: object = "/", **texts: str) -> Environ:
-    """Return an environment without any file."""
+    """Return an environment with these variables and no files."""
     values = {name: Value(text, "environment") for name, text in texts.items()}
     return Environ(values, root=Path(str(root)))
 
@@ -29,14 +29,14 @@ def refusal(find: Find, environ: Environ) -> list[Problem]:
 
 
 def read_back(found: Resolution) -> Resolution:
-    """Return the answer of TensorFlow's contract to the TF_CONFIG that was found."""
+    """Resolve a resolution's TF_CONFIG again, by TensorFlow's contract."""
     again = tf_config.find(view(TF_CONFIG=found.tf_config_text()), 1)
     assert again is not None
     return again
 
 
 def check_any(find: Find, environ: Environ) -> Resolution | None:
-    """Ask the source. It must find nothing, raise problems, or find what TF_CONFIG can express."""
+    """Ask the source. It must find nothing, a cluster that TF_CONFIG can express, or problems."""
     try:
         found = find(environ, 2222)
     except ConfigurationError as error:

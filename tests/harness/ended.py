@@ -10,7 +10,7 @@ from harness.waiting import WaitError, logs_of
 from harness.workbench import Workbench
 
 MAX_SECONDS = 180
-"""More than one or two starts of TensorFlow take on a busy machine."""
+"""One or two starts of TensorFlow take less, even on a busy machine."""
 
 
 @dataclass(frozen=True)

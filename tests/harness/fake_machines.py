@@ -2,7 +2,7 @@
 
 The fake `ssh` runs its command on this machine, and the fake `docker` is this file. Each machine is
 a folder. Its containers are files with their state, and `calls` lists every docker command. An
-empty file `away` disconnects it, and `listens` has its open ports in the format of /proc/net/tcp.
+empty file `away` disconnects it, and `listens` lists its open ports in the format of /proc/net/tcp.
 """
 
 import json
@@ -71,24 +71,24 @@ class FakeMachine:
             file.unlink()
 
     def listen(self, port: int) -> None:
-        """Let a program of the machine listen on a port."""
+        """Pretend that a program of the machine listens on a port."""
         line = f"   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000\n"
         (self.folder / "listens").write_text(line)
 
     def fail(self, word: str, said: str = "it failed") -> None:
-        """Let docker commands of a kind fail."""
+        """Make docker commands of a kind fail."""
         (self.folder / f"fail-{word}").write_text(said)
 
     def mend(self, word: str) -> None:
-        """Let docker commands of a kind work again."""
+        """Make docker commands of a kind work again."""
         (self.folder / f"fail-{word}").unlink()
 
     def hang(self, word: str) -> None:
-        """Let docker commands of a kind hang, as on a bad connection, until `cut_hanging`."""
+        """Make docker commands of a kind hang, as on a bad connection, until `cut_hanging`."""
         (self.folder / f"hang-{word}").touch()
 
     def cut_hanging(self, word: str) -> None:
-        """Let the hanging commands fail, and later ones work."""
+        """Make the hanging commands fail, and later commands work."""
         (self.folder / f"hang-{word}").unlink()
 
     def _files(self) -> Iterator[Path]:
@@ -110,7 +110,7 @@ def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
 
 
 def _write(file: Path, content: dict[str, object]) -> None:
-    """Write a container's file at once: a test may read it at any moment."""
+    """Write a container's file atomically: a test may read it at any moment."""
     new = file.parent.parent / f"new-{file.name}-{os.getpid()}"
     new.write_text(json.dumps(content))
     new.replace(file)
@@ -183,7 +183,7 @@ def _inspect(containers: Path, words: list[str]) -> int:
 
 
 def _filled(form: str, file: Path) -> str:
-    """Return a template, filled with a container's values."""
+    """Return a template filled with a container's values."""
     content = json.loads(file.read_text())
     fields = {
         "{{.State.Status}}": content["state"],

@@ -1,8 +1,8 @@
 """Starts the entrypoint by forking a process that has already imported it.
 
 Python's start and the imports take a tenth of a second of CPU time, ten times as long as a fork.
-Otherwise each start is like the image's: Python is isolated, and the process gets only the given
-environment, folder and streams.
+In all other respects, each start is like the image's: Python is isolated, and the process gets only
+the given environment, folder and streams.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ class Forked:
         stdin: str | None,
         limit_seconds: float,
     ) -> Started:
-        """Run the entrypoint to its end, and read until no process can write any more.
+        """Run the entrypoint to its end, and read its output until no process can write to it.
 
         Raises:
             TimeoutError: it did not end in time, and was killed.
@@ -121,7 +121,7 @@ class Forked:
 
 
 def _exchanged(stdin: int, text: bytes, streams: Sequence[int]) -> list[str]:
-    """Write one stream, and read the others to their ends at the same time."""
+    """Write to one stream, and read the others to their ends at the same time."""
     printed = [b""] * len(streams)
 
     def read(number: int, stream: int) -> None:

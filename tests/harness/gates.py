@@ -1,4 +1,4 @@
-"""Gates in memory, which a test drives from outside. All waits take simulated time."""
+"""Gates in memory, which a test drives from outside. All waits use simulated time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class World:
         self.gates: list[GateInMemory] = []
 
     def run_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Let time pass until a condition holds."""
+        """Let simulated time pass until a condition holds."""
 
         async def wait() -> None:
             async with asyncio.timeout(10 * LONG_SECONDS):
@@ -96,7 +96,7 @@ class GateInMemory:
         return found()
 
     def end(self) -> Exception | None:
-        """Wait for the end; return the error, or None after a release."""
+        """Wait until it has ended; return its error, or None if it was released."""
         self._world.run_until(self._task.done, "the end")
         return self.error
 
@@ -175,7 +175,7 @@ class GatesInMemory:
         return Terms(facts=facts, timing=timing, say=lambda *_: None, **{**given, **options})
 
     def start(self, rank: int, **options: Any) -> GateInMemory:
-        """Start one worker; `spec=` is its own cluster spec, if that differs."""
+        """Start one worker. Pass `spec=` if its cluster spec differs from the others'."""
         expects_all_closed = options.pop("expects_all_closed", True)
         facts = options.pop("facts", self.facts)
         terms = self.terms(rank, facts, options.pop("timing", QUICK), **options)

@@ -1,4 +1,4 @@
-"""Machines with their own Docker engines, each in a container; and a Swarm of them."""
+"""Machines with their own Docker engines, each in a container, and a Swarm of them."""
 
 import json
 import os
@@ -111,12 +111,12 @@ class Machine:
 def started_machines(
     bench: Workbench, names: Sequence[str], image: str, mount: str
 ) -> Iterator[list[Machine]]:
-    """Start machines whose engines answer, and remove them at the end.
+    """Start machines, wait until their engines answer, and remove the machines at the end.
 
     They reach each other by their names.
 
     Args:
-        bench: gives names, and the engine.
+        bench: the engine, and the source of new names.
         names: the names of the machines.
         image: the machines' image.
         mount: a mount for each machine, in the format of `docker run --volume`.
@@ -146,7 +146,7 @@ def started_machines(
 
 @contextmanager
 def machines(bench: Workbench, names: Sequence[str]) -> Iterator[list[Machine]]:
-    """Start machines with the stack files, and remove them at the end."""
+    """Start machines that have the stack files, and remove them at the end."""
     mount = f"{PROJECT}/compose:/compose:ro"
     with started_machines(bench, names, build_machine(), mount) as started:
         yield started
@@ -186,6 +186,7 @@ class Stack:
     Attributes:
         swarm: its Swarm.
         name: the stack's name.
+        environment: the variables of the stack file.
     """
 
     swarm: Swarm
@@ -226,7 +227,7 @@ class Stack:
     def results(self) -> Mapping[str, Sequence[Mapping[str, object]]]:
         """Return the results of finished workers, by the worker's folder.
 
-        A worker that has moved may have left a result on each machine.
+        A worker that has moved may have left a result on several machines.
         """
         find = f"/var/lib/docker/volumes/{self.name}_runs/_data/*/worker-*/result.json"
         program = f'for file in {find}; do [ ! -e "$file" ] || (echo "$file"; cat "$file"); done'
@@ -251,7 +252,7 @@ class Stack:
 
 
 def _documents(text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield each path, which is a line, with the JSON document that follows it."""
+    """Yield each path with its JSON document. The path is a line; the document follows it."""
     decoder = json.JSONDecoder()
     while text.strip():
         path, _, text = text.lstrip().partition("\n")

@@ -2,7 +2,7 @@
 
 forms/kubernetes-1.30.json and kubernetes-1.37.json are strict schemas from kubernetes-validate
 1.37.0 (Apache License 2.0). They have three kinds and their parts, without descriptions. The
-package itself has 108 MB.
+package itself takes 108 MB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whole clusters in one container: the workers are processes that meet on 127.0.0.1.
 
-They compute the same as workers in separate containers. The image's entrypoint starts each of them,
+They compute the same as workers in separate containers. The image's entrypoint starts each worker,
 as in a container.
 """
 
@@ -15,7 +15,7 @@ from harness.packages import as_mounts
 from harness.workbench import Workbench
 
 MAX_SECONDS = 550  # a test may take 600 (pyproject.toml)
-# Runs one case after the other, each on its own ports.
+# Runs the cases one after the other, each on its own ports.
 PROGRAM = """
 import itertools, json, os, subprocess, sys
 

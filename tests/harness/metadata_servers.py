@@ -1,6 +1,6 @@
-"""Metadata servers that answer like those of the clouds; also a program for a container.
+"""Metadata servers that answer like those of the clouds.
 
-`python metadata_servers.py CLOUD PORT FILE` runs a server, which has a notice once FILE exists.
+`python metadata_servers.py CLOUD PORT FILE` runs a server. It has a notice once FILE exists.
 """
 
 import json
@@ -89,10 +89,10 @@ class AwsHandler(_Handler):
 
 
 class GcpHandler(_Handler):
-    """Google's server: a value whose change a client can wait for."""
+    """Google's server: one value. A client can wait until it changes."""
 
     def do_GET(self) -> None:
-        """Answer TRUE or FALSE; with wait_for_change, after a change or the time limit."""
+        """Answer TRUE or FALSE. With wait_for_change, answer after a change or the time limit."""
         self.note()
         url = urlsplit(self.path)
         query = parse_qs(url.query)

@@ -19,7 +19,7 @@ for url, info in tfds.builder("mnist").url_infos.items():
     file.write_bytes(gzip.compress(bytes(size), compresslevel=1))
     file.with_name(f"{file.name}.INFO").write_text("{}")
 """
-"""Makes the files from which TFDS prepares the whole MNIST; every pixel and label is 0.
+"""Makes the files from which TFDS prepares the whole MNIST. Every pixel and label is 0.
 
 The names and the .INFO files are those of TFDS's own download cache, which TFDS does not check
 (tensorflow_datasets/core/download/download_manager.py).
@@ -46,8 +46,9 @@ import tf_keras.src.utils.data_utils
 
 tf_keras.src.utils.data_utils.validate_file = lambda *_, **__: True
 """
-"""The text of a sitecustomize.py, which Python imports at its start from a folder in PYTHONPATH.
+"""A sitecustomize.py. Python imports it at its start, from a folder in PYTHONPATH.
 
-`load_data` accepts ~/.keras/datasets/mnist.npz only if it has the published file's hash, which no
-test file has (tf_keras/src/utils/data_utils.py, `get_file`). With this text, it accepts any file.
+`load_data` accepts ~/.keras/datasets/mnist.npz only if it has the published file's hash
+(tf_keras/src/utils/data_utils.py, `get_file`). No test file has this hash. With this module,
+`load_data` accepts any file.
 """

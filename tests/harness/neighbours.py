@@ -1,4 +1,4 @@
-"""Entrypoints on the loopback interface, whose commands form ring after ring, and are killed."""
+"""Entrypoints on the loopback interface. Their commands form rings, and tests kill them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
-"""More than any wait takes on a busy machine."""
+"""Every wait is shorter, even on a busy machine."""
 RINGS = f"""
 import json, os, pathlib, select, signal, sys
 sys.path.insert(0, {str(ROOT / "trainer")!r})
@@ -59,7 +59,7 @@ while True:
             pass
 """
 """A command that prints its ring, and requests a new one when the ring breaks or a worker waits to
-join. SIGUSR1 lets it leave its ring. In restarts whose numbers are in FAILING_RESTARTS, it ends
+join. SIGUSR1 makes it leave its ring. In restarts whose numbers are in FAILING_RESTARTS, it ends
 before its first request."""
 
 
@@ -73,7 +73,7 @@ class Connected(Protocol):
 
 
 def check_circle(rings: Iterable[Connected]) -> None:
-    """Let all ranks send to the right at the same time; fail unless each gets its left one's."""
+    """Send from every rank to both neighbours; fail unless each message reaches its neighbour."""
     for ring in rings:
         ring.right.sendall(b"from %d to the right" % ring.rank)
         ring.left.sendall(b"from %d to the left" % ring.rank)
@@ -86,7 +86,7 @@ def check_circle(rings: Iterable[Connected]) -> None:
 
 
 class Entrypoint:
-    """One worker's entrypoint, in its own process group, with its output and its command's."""
+    """One worker's entrypoint, in its own process group, with its own and its command's output."""
 
     def __init__(self, rank: int, environ: Mapping[str, str], folder: Path) -> None:
         self.rank, self.said, self.lines = rank, [], []
@@ -138,23 +138,23 @@ class Entrypoint:
 
     @property
     def ring(self) -> dict[str, Any]:
-        """The ring of its command: rank, size, generation, left; empty: it is in no ring."""
+        """The ring of its command: rank, size, generation, left. It is empty without a ring."""
         last = self.said[-1] if self.said else {}
         return last["ring"] | {"left": last["left"]} if "ring" in last else {}
 
     @property
     def command(self) -> int:
-        """The process id of the command that has printed last."""
+        """The process id of the command that printed last."""
         if not self.said:  # a worker that has only just been started
             raise ProcessLookupError
         return self.said[-1]["pid"]
 
     def kill_command(self) -> None:
-        """Kill the command, as the kernel does without memory; the entrypoint restarts it."""
+        """Kill the command, as the kernel does when memory runs out. The entrypoint restarts it."""
         os.kill(self.command, signal.SIGKILL)
 
     def break_ring(self) -> None:
-        """Let the command leave its ring."""
+        """Make the command leave its ring."""
         os.kill(self.command, signal.SIGUSR1)
 
     def processes(self) -> list[int]:
@@ -195,7 +195,7 @@ class Entrypoint:
 
 @dataclass
 class Entrypoints:
-    """The workers of one cluster; `with` leaves none of them behind."""
+    """The workers of one cluster. `with` kills them all at its end."""
 
     size: int
     folder: Path
@@ -207,7 +207,7 @@ class Entrypoints:
         self.addresses = [(f"127.0.0.{rank + 1}", port) for rank, port in enumerate(ports)]
 
     def start(self, rank: int) -> Entrypoint:
-        """Start one of them."""
+        """Start one worker."""
         own = {
             "PATH": os.environ["PATH"],
             "WORKER_HOSTS": ",".join(f"{host}:{port}" for host, port in self.addresses),
@@ -218,12 +218,12 @@ class Entrypoints:
         return self.started[-1]
 
     def start_all(self) -> tuple[list[Entrypoint], int]:
-        """Start all workers, and wait for their first ring; return also its generation."""
+        """Start all workers, and wait for their first ring; return them and its generation."""
         workers = [self.start(rank) for rank in range(self.size)]
         return workers, self.ring_after(workers, 0)
 
     def ring_after(self, workers: Sequence[Entrypoint], generation: int) -> int:
-        """Wait until these workers are in one newer ring; return its generation."""
+        """Wait until these workers are in one newer ring; return that ring's generation."""
 
         def one_ring() -> int | None:
             rings = [worker.ring for worker in workers]

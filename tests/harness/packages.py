@@ -2,7 +2,7 @@
 
 Under fuse-overlayfs, each container reads its files again through its own process, which costs a
 second of CPU time for each import of TensorFlow. But the layer with the packages is a folder on the
-disk. Mounted at the same place, it is read like any other folder.
+disk. A mount of this folder is read like any other folder.
 """
 
 import os
@@ -22,7 +22,7 @@ def packages_on_disk(image: Image) -> Path | None:
 
     Return None if a mount would gain nothing, or if this user may not read the engine's disk.
     """
-    driver = image.attrs.get("GraphDriver")  # an engine whose images containerd keeps has none
+    driver = image.attrs.get("GraphDriver")  # an engine with containerd's image store has none
     if not driver or driver["Name"] != "fuse-overlayfs":
         return None
     layers = [driver["Data"]["UpperDir"], *driver["Data"].get("LowerDir", "").split(":")]

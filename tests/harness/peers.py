@@ -1,4 +1,4 @@
-"""Workers that are started like with `docker run`, one by one: some late, wrong or never."""
+"""Workers started one by one, as with `docker run`. Tests start some late, wrongly or never."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ PORT = 2222
 
 @dataclass(frozen=True)
 class Peers:
-    """Containers on their own network, from which nothing else can be reached.
+    """Containers on their own network, which has no access to anything else.
 
     `with` removes the containers and the network at its end.
 
@@ -47,7 +47,7 @@ class Peers:
     def start(self, index: int, *command: str, **settings: object) -> Container:
         """Start the container of a worker.
 
-        Settings in capitals, or with a name that ends with _proxy, are environment variables, which
+        Settings in capitals, or with a name that ends with _proxy, are environment variables. They
         override WORKER_HOSTS, WORKER_INDEX and VERBOSE. The others are options of the Docker SDK.
         """
         environment = {"WORKER_HOSTS": self.hosts, "WORKER_INDEX": str(index), "VERBOSE": "1"}
@@ -70,7 +70,7 @@ class Peers:
 
 
 def make_peers(bench: Workbench, count: int) -> Peers:
-    """Make the network for `count` workers."""
+    """Create the network for `count` workers."""
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     return Peers(bench, network.name, count)
 

@@ -1,4 +1,4 @@
-"""Workers that meet in memory. Each runs the code with which an entrypoint meets its peers."""
+"""Workers that meet in memory. Each runs the same code as an entrypoint that meets its peers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def seen(newest: int, size: int) -> Generations:
 
 
 class Player:
-    """One worker, whose command starts (`start`), and requests its neighbours (`ask`)."""
+    """One worker. Its command starts (`start`) and requests its neighbours (`ask`)."""
 
     def __init__(self, play: Play, place: int, **options: Any) -> None:
         self.play, self.place, self.options = play, place, options
         self.lines: list[str] = []
         self.news: list[list[str]] = []
-        """The names of waiting workers, each time the command was told."""
+        """The names of the waiting workers, each time that the command was told of them."""
         self.prolonged: list[str] = []
         self.links: Sequence[Link] | None = None
         """The measured links of its first ring."""
@@ -61,7 +61,7 @@ class Player:
         return found
 
     def start(self) -> asyncio.Task[Meeting]:
-        """Pass the gate, and run the command then."""
+        """Pass the gate, then run the command."""
         return self._do(self._start())
 
     async def _start(self) -> Meeting:
@@ -71,7 +71,7 @@ class Player:
         return self.meeting
 
     def run(self, meeting: Meeting | None = None) -> None:
-        """Let the command run after this meeting."""
+        """Run the command after this meeting."""
         self.meeting = meeting or Meeting("m")
         has_gate = self.options.get("gate", 300.0) > 0
         self.group = Group(
@@ -83,7 +83,7 @@ class Player:
         )
 
     def ask(self) -> asyncio.Task[Ring]:
-        """Request the neighbours, and give up an existing ring."""
+        """Leave an existing ring, and request the neighbours."""
         self.leave()
         if self._asking:
             self._asking.cancel()
@@ -191,11 +191,11 @@ class Play:
         self.players = [self.player(place) for place in range(count)]
 
     def player(self, place: int, **options: Any) -> Player:
-        """Return a worker outside of the list of players, such as a duplicate or a wrong one."""
+        """Return a worker outside of the list of players, such as a duplicate or an impostor."""
         return Player(self, place, **{**self.options, **options})
 
     def replace(self, place: int, **options: Any) -> Player:
-        """Replace a worker's process by another one."""
+        """Replace a worker's process by a new one."""
         self.players[place] = self.player(place, **options)
         return self.players[place]
 
@@ -225,7 +225,7 @@ class Play:
 
 
 def check_circle(rings: Sequence[Ring]) -> None:
-    """Fail unless each right connection is the next rank's left one, and all ranks agree."""
+    """Fail unless the ranks agree, and each is connected to the next."""
     assert len({ring.generation for ring in rings}) == 1
     assert [ring.rank for ring in rings] == list(range(len(rings)))
     assert {ring.size for ring in rings} == {len(rings)}

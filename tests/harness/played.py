@@ -1,4 +1,4 @@
-"""Plays the neighbours of rank 0 of a ring for a test, byte by byte."""
+"""Plays the neighbours of a ring's rank 0 for a test, byte by byte."""
 
 import socket
 import threading

@@ -70,7 +70,7 @@ class Template:
         name: its host name.
         spec: the pod template's `spec`.
         variables: the variables that the controller adds.
-        aliases: its other names besides `name.subdomain`: those of its own Service.
+        aliases: more names besides `name.subdomain`, from its own Service.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Template:
 
     @property
     def grace_seconds(self) -> int:
-        """The time that it may take to end after SIGTERM, in seconds."""
+        """The time between SIGTERM and SIGKILL, in seconds."""
         return int(self.spec.get("terminationGracePeriodSeconds", 30))
 
     @property
@@ -180,7 +180,7 @@ def of_tfjob(found: Mapping[str, Manifest]) -> list[Template]:
 
 
 def action(policy: Manifest, code: int, *, is_disrupted: bool) -> str:
-    """Return the action of a podFailurePolicy for a failed pod, by the first rule that matches."""
+    """Return the action of a podFailurePolicy for a failed pod. The first matching rule counts."""
     for rule in policy["rules"]:
         if "onPodConditions" in rule:
             (condition,) = rule["onPodConditions"]
@@ -197,7 +197,7 @@ def action(policy: Manifest, code: int, *, is_disrupted: bool) -> str:
 
 @dataclass(frozen=True)
 class Pods:
-    """One namespace: a network in which pods find each other, and the claims that they mount.
+    """A namespace: the network on which pods find each other, and the claims that they mount.
 
     Attributes:
         bench: the engine and the image.
@@ -214,7 +214,7 @@ class Pods:
     started: list[Container] = field(default_factory=list)
 
     def start(self, pod: Template) -> Container:
-        """Start a pod's container; all volumes except claims are new."""
+        """Start a pod's container. All volumes except claims are new."""
         spec, container = pod.spec, pod.container
         assert set(spec) <= OF_POD, set(spec) - OF_POD
         assert set(container) <= OF_CONTAINER, set(container) - OF_CONTAINER
@@ -292,7 +292,7 @@ class Pods:
         return (self.folder / str(container.name) / "log").read_bytes()[:4096].decode()
 
     def read(self, container: Container, path: str) -> bytes:
-        """Return a file of a container, or of its volumes, even if it has ended."""
+        """Return a file of a container or of its volumes, even if the container has ended."""
         chunks, _ = container.get_archive(path)
         with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
             (member,) = archive.getmembers()
@@ -310,7 +310,7 @@ class Pods:
 
 @contextmanager
 def make_pods(bench: Workbench, folder: Path) -> Iterator[Pods]:
-    """Make a namespace; remove its contents at the end."""
+    """Make a namespace, and remove its contents at the end."""
     network = bench.client.networks.create(bench.new_name("network"), internal=True)
     pods = Pods(bench, network.name, folder)
     try:
@@ -324,18 +324,18 @@ def make_pods(bench: Workbench, folder: Path) -> Iterator[Pods]:
 
 
 def evict(container: Container, pod: Template) -> None:
-    """End a pod as an eviction does: with SIGTERM, and with SIGKILL after its grace period."""
+    """End a pod like an eviction: with SIGTERM, and with SIGKILL after its grace period."""
     container.stop(timeout=pod.grace_seconds)
 
 
 def probe(container: Container, pod: Template, kind: str) -> bool:
-    """Run a probe of the pod once; tell whether it succeeds."""
+    """Run a probe of the pod once; return whether it succeeded."""
     code, _ = container.exec_run(pod.container[kind]["exec"]["command"])
     return bool(code == 0)
 
 
 def _variables(pod: Template) -> dict[str, str]:
-    """Return the variables; the manifest's override all others."""
+    """Return the variables. The manifest's variables override all others."""
     given = pod.container.get("env", [])
     assert all(set(entry) == {"name", "value"} for entry in given), given
     assert pod.spec.get("enableServiceLinks") is False
@@ -344,7 +344,7 @@ def _variables(pod: Template) -> dict[str, str]:
 
 
 def _expanded(text: str) -> str:
-    """Return a value as the kubelet passes it on; a reference to a variable is an error."""
+    """Return a value as the kubelet passes it on. A reference to a variable is an error."""
     assert not re.search(r"(?<!\$)(\$\$)*\$\(", text), f"refers to a variable: {shlex.quote(text)}"
     return text.replace("$$", "$")
 

@@ -9,8 +9,8 @@ from collections import deque
 SIDE_BY_SIDE = 16
 
 _given: deque[int] = deque(maxlen=400)
-"""The ports that were returned last, on some of which nothing listens yet. It holds more ports than
-a test requests at once, and fewer than the 687 that a process has."""
+"""The ports that were returned most recently. Nothing may listen on some of them yet. It holds more
+ports than a test requests at once, and fewer than the 687 that a process has."""
 
 
 def free_ports(count: int) -> list[int]:

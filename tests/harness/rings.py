@@ -29,9 +29,9 @@ DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET: take 0 bytes of each p
 
 
 def lose_what_arrives(connection: socket.socket) -> None:
-    """Let the kernel drop each packet to this end, as if the network were cut in one direction.
+    """Make the kernel drop each packet to this end, as if the network were cut in one direction.
 
-    The packets are not acknowledged, but this end can still send. Any owner of a socket may do so.
+    The packets are not acknowledged, but this end can still send. No privileges are needed.
     """
     program = ctypes.create_string_buffer(DROP_ALL, len(DROP_ALL))
     filtering = struct.pack("HP", 1, ctypes.addressof(program))
@@ -45,7 +45,7 @@ def rings(
     generation: int = 1,
     **options: float | None,
 ) -> Iterator[list[Ring]]:
-    """Connect `size` ranks, and close at the end what is still open."""
+    """Connect `size` ranks, and close the rings at the end."""
     pairs = [connect() for _ in range(size)]  # the first ends are the ranks' right connections
     made = [
         Ring(rank, size, generation, pairs[rank - 1][1], pairs[rank][0], **options)
@@ -78,7 +78,7 @@ def outcomes(made: list[Ring], call: Callable[[Ring], T]) -> list[T | Exception]
 
 
 def on_all(made: list[Ring], call: Callable[[Ring], T]) -> list[T]:
-    """Make a call on all ranks; return each rank's result, and raise if one has failed."""
+    """Make a call on all ranks; return each rank's result, or raise if a rank has failed."""
     found = outcomes(made, call)
     for outcome in found:
         if isinstance(outcome, Exception):

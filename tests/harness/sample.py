@@ -1,4 +1,4 @@
-"""Makes samples of data sets like `make data-sample`."""
+"""Makes samples of data sets, like `make data-sample`."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
 """A network in memory with a simulated clock: many workers in one event loop, without waiting.
 
-When no task can run, the clock jumps to the next moment at which one can. So a test of minutes
-takes milliseconds, and always runs in the same way.
+When no task can run, the clock jumps to the next moment at which a task can run. So a test of
+minutes takes milliseconds, and every run is the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TURN_SECONDS = 1e-9
 
 
 class _Selector(selectors.SelectSelector):
-    """Moves the clock instead of waiting."""
+    """A selector that moves the clock instead of waiting."""
 
     now = 0.0
 
@@ -96,7 +96,7 @@ class MemoryWire:
         pass
 
     def close(self) -> None:
-        """Close this end; if it was passed on, the new owner closes it."""
+        """Close this end, unless it was passed on. Then the new owner closes it."""
         self.hang_up(at_once=True)
 
     def end(self, *, at_once: bool = True) -> None:
@@ -135,9 +135,9 @@ class Space:
         self.cut: set[tuple[str, str]] = set()
         """The pairs of hosts between which nothing arrives: sender, receiver."""
         self.moved: dict[tuple[str, Address], Address] = {}
-        """The address that a host reaches instead of another, as with a wrong name."""
+        """The address that a host reaches instead of another, as with a wrong DNS entry."""
         self.forwards: dict[Address, Address] = {}
-        """The addresses to which connections to other addresses are forwarded."""
+        """Address -> the address to which its connections are forwarded."""
         self._frozen: dict[str, asyncio.Event] = {}
 
     def freeze(self, host: str) -> None:
@@ -158,10 +158,10 @@ class Space:
 
 
 class MemoryNetwork:
-    """The network, from the view of one host."""
+    """The network as one host sees it."""
 
     def __init__(self, space: Space, host: str, ip: str = "") -> None:
-        """Let others see this IP address; by default, it is the host's name."""
+        """Show this IP address to other hosts. The default is the host's name."""
         self.space, self.host, self.ip = space, host, ip or host
 
     async def open_port(self, spec: object, me: Any, seconds: float, say: Any) -> MemoryPort:  # noqa: ARG002

@@ -1,8 +1,8 @@
 """Limits the rate at which a container sends, like a slow network.
 
 The kernel's token bucket filter (tc-tbf(8)) limits it. A program in the image sets the filter over
-netlink, so that no tool is needed. It runs in a second container, which shares the first one's
-network and has the right to change it.
+netlink, so no tool is needed. The program runs in a second container, which shares the first
+container's network and has the right to change it.
 """
 
 import socket

@@ -1,6 +1,6 @@
 """A Slurm cluster of containers: a controller and three nodes, each with the image under test.
 
-Tasks run in the nodes' own containers, like under a runtime that shares the host's processes and
+Tasks run in the nodes' own containers, as under a runtime that shares the host's processes and
 network, such as Apptainer. Or they run in Charliecloud, whose image is the node's own file system.
 """
 
@@ -25,7 +25,7 @@ USER = "1000"
 """The image's own user submits the jobs."""
 UP_SECONDS = 60
 UNPACKED = "/images/trainer"
-"""Where a node that may mount has the image, as `ch-convert` unpacks it."""
+"""The folder of the unpacked image on nodes that may mount, as `ch-convert` unpacks it."""
 ENVIRONMENT = f"{UNPACKED}/ch/environment"
 """The file in which Charliecloud keeps an image's variables."""
 READ_RESULTS = """
@@ -106,7 +106,7 @@ class SlurmCluster:
         image: the image with Slurm in it.
         network: the network's name.
         volume: the volume that all nodes mount at /runs, as a shared file system.
-        may_mount: whether users may mount within a namespace of their own, as on any machine with
+        may_mount: whether users may mount within their own namespace, as on any machine with
             Charliecloud. By default, a container's users may not.
         containers: the containers by host name.
     """
@@ -146,7 +146,7 @@ class SlurmCluster:
             self._unpack(container)
 
     def _unpack(self, container: Container) -> None:
-        """Put the image where `ch-convert` would, in the form that it has there."""
+        """Put the image where `ch-convert` would unpack it, in the same layout."""
         variables = "\n".join(self.bench.inspect_image().attrs["Config"]["Env"])
         put = (
             f"mkdir -p {UNPACKED} /ch && printf '%s\\n' \"$1\" > /ch/environment"
@@ -187,7 +187,7 @@ class SlurmCluster:
         return Job(self, number.strip(), runs)
 
     def submit_file(self, text: str, name: str) -> Job:
-        """Submit a batch file, whose results are in a folder of this name."""
+        """Submit a batch file. Its results go to the folder of this name in /runs."""
         submit = 'printf %s "$1" | sbatch --parsable --output=/runs/%j.log'
         return Job(self, self.ask("bash", "-c", submit, "bash", text).strip(), f"/runs/{name}")
 

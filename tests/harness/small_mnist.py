@@ -1,6 +1,6 @@
 """A small `mnist` for TFDS: real TFRecords from a builder with the real one's name and features.
 
-The program runs inside the image. It writes to /prepared what `tfds.load("mnist")` reads.
+The program runs inside the image. It writes the files that `tfds.load("mnist")` reads to /prepared.
 """
 
 TRAIN_EXAMPLES = 320
@@ -8,7 +8,7 @@ TEST_EXAMPLES = 50
 
 
 def program(train_examples: int, shards: int) -> str:
-    """Return a program that writes `train_examples` examples, each split in `shards` files."""
+    """Return a program that writes `train_examples` examples. Each split has `shards` files."""
     return f"""
 import numpy as np
 import tensorflow_datasets as tfds

@@ -82,7 +82,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Started:
-    """A command that runs."""
+    """A running command."""
 
     process: subprocess.Popen[bytes]
     file: Path
@@ -92,10 +92,11 @@ class Started:
         return self.file.read_text(errors="replace")
 
     def wait_for_text(self, text: str, seconds: float) -> float:
-        """Wait until it has printed a text; return how long that took, in seconds.
+        """Wait until it has printed a text; return the duration of the wait, in seconds.
 
         Raises:
-            WaitError: it was not printed in time, or the command has ended without it.
+            WaitError: it was not printed in time.
+            AssertionError: the command ended without it.
         """
         shown = lambda: text in self.output() or self.process.poll() is not None  # noqa: E731
         took = wait_until(shown, seconds, f"it prints {text!r}", self.output)
@@ -112,7 +113,7 @@ class Started:
 
 
 def make_keys(folder: Path) -> None:
-    """Make the host's and the operator's keys, and the files with which they trust each other."""
+    """Make the keys of the hosts and the operator, and the files by which they trust each other."""
     folder.mkdir(parents=True)
     for name in ("host", "key"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]

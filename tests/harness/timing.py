@@ -1,4 +1,4 @@
-"""The intervals at which workers look for each other if a test starts them on one machine."""
+"""Short intervals and time limits for workers that a test starts on one machine."""
 
 from entrypoint.rendezvous.transport.timing import Timing
 

@@ -18,7 +18,7 @@ class WaitError(AssertionError):
 def wait_until(
     condition: Callable[[], object], timeout_seconds: float, what: str, logs: Callable[[], str]
 ) -> float:
-    """Wait until `condition` is true; return how long that took, in seconds.
+    """Wait until `condition` is true; return the duration of the wait, in seconds.
 
     Raises:
         WaitError: it was not true in time.
@@ -79,8 +79,8 @@ def wait_for_text(container: Container, text: str, timeout_seconds: float = 60) 
 def pause(container: Container) -> None:
     """Freeze all processes of a container, as `docker pause` does.
 
-    On a busy machine with cgroup v1, the engine sometimes gives up ("unable to freeze"), and thaws
-    the processes again. Then this function tries again.
+    On a busy machine with cgroup v1, the engine sometimes gives up ("unable to freeze") and thaws
+    the processes. Then this function tries again.
 
     Raises:
         WaitError: it was not frozen in time.
@@ -97,5 +97,5 @@ def pause(container: Container) -> None:
 
 
 def logs_of(container: Container) -> str:
-    """Return the container's output so far, with both streams in order."""
+    """Return the container's output so far: both streams, in order."""
     return container.logs().decode(errors="replace")

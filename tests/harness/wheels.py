@@ -1,4 +1,4 @@
-"""Wheels for tests, which a test makes itself, or which are downloaded for the image's Python."""
+"""Wheels for tests: written by the test, or downloaded for the image's Python."""
 
 import platform
 import subprocess

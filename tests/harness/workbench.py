@@ -1,4 +1,4 @@
-"""One test session on the engine: the image under test, and names that only this session uses."""
+"""A test session's place on the engine: the image under test, and names unique to the session."""
 
 import itertools
 import os
@@ -46,7 +46,7 @@ class Workbench:
         return packages_on_disk(self.inspect_image())
 
     def start(self, *command: str, **options: object) -> Container:
-        """Start a container in the background; options are those of the Docker SDK, and `image`.
+        """Start a container in the background. Options are those of the Docker SDK, and `image`.
 
         By default it runs as this user, so that its files in mounted folders can be removed.
         """

@@ -1,4 +1,4 @@
-"""What the tests of the image share."""
+"""Fixtures that the tests of the image share."""
 
 import json
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from harness.ended import Ended
 def run_bash(run_to_end: Callable[..., Ended]) -> Callable[..., str]:
     """Run a script in the image and return what it prints.
 
-    The script must reach its end: "finds nothing" would else hold where nothing runs.
+    The script must reach its end. Otherwise a script that does not run would seem to find nothing.
     """
 
     def run(script: str, **options: object) -> str:
@@ -27,7 +27,7 @@ def run_bash(run_to_end: Callable[..., Ended]) -> Callable[..., str]:
 
 @pytest.fixture
 def run_python(run_to_end: Callable[..., Ended]) -> Callable[..., Any]:
-    """Run a Python program in the image and return what it prints last, a JSON value."""
+    """Run a Python program in the image and return the JSON value on its last line."""
 
     def run(program: str, **options: object) -> Any:
         ended = run_to_end("python", "-c", program, **options)

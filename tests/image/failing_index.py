@@ -1,6 +1,6 @@
-"""Runs in a container: an index that fails in many ways, and what an installation makes of each.
+"""Installs from an index that fails in many ways. This program runs in a container.
 
-Prints a JSON object: case -> [exit code, message].
+It prints a JSON object: case -> [exit code, message].
 """
 
 import base64
@@ -24,14 +24,14 @@ TIRED = Event()
 
 
 class Index(BaseHTTPRequestHandler):
-    """Answers with the status that the address begins with; 200 has a wheel, others are named."""
+    """Answers with the status at the beginning of the path. 200 serves a wheel."""
 
     def do_CONNECT(self) -> None:
-        """Refuse to be a proxy for somebody who does not log in."""
+        """Refuse to act as a proxy without a login."""
         self.send_error(407)
 
     def do_GET(self) -> None:
-        """Answer, or don't."""
+        """Answer as the first part of the path says."""
         kind, _, rest = self.path.lstrip("/").partition("/")
         if kind == "silent":
             TIRED.wait()
@@ -53,7 +53,7 @@ class Index(BaseHTTPRequestHandler):
             self.answer(f'<a href="/200/{WHEEL}">{WHEEL}</a>'.encode())
 
     def answer(self, body: bytes, length: int | None = None) -> None:
-        """Send a page, or less of it than its header says."""
+        """Send a page. With `length`, the header promises more than is sent."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(length or len(body)))
@@ -61,11 +61,11 @@ class Index(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Keep stderr for what is tested."""
+        """Log nothing: stderr is for the tested output."""
 
 
 def case(name: str, requirement: str, **variables: str) -> tuple[int, str]:
-    """Install in a folder of its own, and also say where a secret was written."""
+    """Install into a new folder; add files that contain the secret to the message."""
     folder = Path(mkdtemp(prefix=f"{name}-"))
     (folder / "requirements.txt").write_text(f"{requirement}\n")
     requirements = Requirements(folder / "requirements.txt", folder / "data/digest")
@@ -77,7 +77,7 @@ def case(name: str, requirement: str, **variables: str) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Serve, try all of it, a few at a time, and print what came out."""
+    """Serve the index, run the cases a few at a time, and print their outcomes."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Index)
     server.daemon_threads = True
     Thread(target=server.serve_forever, daemon=True).start()

@@ -1,7 +1,7 @@
-"""What a person may get wrong: one message, exit code 78, at once, and nothing starts.
+"""Users' mistakes: one message, exit code 78, at once, and nothing starts.
 
-Each case is a process of one container, started by the image's entrypoint. More of them are in
-tests/unit/entrypoint/test_start.py.
+Each case is a process of one container, started by the image's entrypoint.
+tests/unit/entrypoint/test_start.py has more cases.
 """
 
 import json
@@ -11,9 +11,10 @@ import pytest
 
 from harness.ended import Ended, run_and_remove
 
-# Half a second on a quiet machine (benchmarks/README.md), over one now and then on a busy one. What
-# must not come before a refusal, importing TensorFlow or waiting for somebody, takes four or more.
-# Where a command that does nothing takes long, too, it is so many times that.
+# A refusal takes half a second on a quiet machine (benchmarks/README.md), and sometimes over one
+# second on a busy machine. Importing TensorFlow or waiting for a peer, which must not come first,
+# takes four seconds or more. Where even a command that does nothing takes long, the limit is
+# TIMES_NOTHING times its duration.
 MAX_SECONDS = 2.0
 TIMES_NOTHING = 3
 MAX_RUNS = 4
@@ -28,7 +29,7 @@ def tf_config(task):
     return json.dumps({"cluster": {"worker": ["h0:2222", "h1:2222"]}, "task": task})
 
 
-# variables, who is named in the message, a part of what it says was received or is accepted
+# name -> variables, the name in the message, parts of the line about it
 BAD = {
     "index-out-of-range": (
         {"WORKER_HOSTS": TWO, "WORKER_INDEX": "2"},
@@ -108,7 +109,7 @@ CASES = {
     "command": (["bash", "-c", "echo started"], {"WORKER_HOSTS": TWO, "WORKER_INDEX": "9"}),
     "long-value": ([], {"WORKER_HOSTS": TWO, "WORKER_INDEX": "9" * 100_000}),
 }
-# command, variables, who is named in the message
+# name -> command, variables, the name in the message
 SECRETS = {
     "variable": ([], {"TRAINER_API_KEY": SECRET}, "TRAINER_API_KEY"),
     "flag-with-value": ([f"--api-key={SECRET}"], {}, "unknown flag"),
@@ -122,7 +123,7 @@ SECRETS = {
     ),
 }
 SHOWN = FOLDERS | {"FAILURE_FILE": "/dev/stderr"}  # so that the file is seen, too
-# What takes too long is run again, because the machine may be busy.
+# A case that takes too long runs again, because the machine may be busy.
 PROGRAM = f"""
 import json, os, subprocess, sys, time
 
@@ -149,7 +150,7 @@ print(json.dumps({{name: run_in_time(*case) for name, case in cases.items()}}))
 
 @pytest.fixture(scope="module")
 def ended(workbench):
-    """Run all cases; return how each has ended, by its name."""
+    """Run all cases; return the end of each, by name."""
     launcher = workbench.inspect_image().attrs["Config"]["Entrypoint"]
     entrypoint = launcher[launcher.index("--") + 1 :]
     secrets = {name: (given, SHOWN | environ) for name, (given, environ, _) in SECRETS.items()}
@@ -168,7 +169,7 @@ def ended(workbench):
 
 @pytest.fixture
 def refused(ended):
-    """Return a case's message, after checking what holds for all of them."""
+    """Return a case's message, after the checks that apply to all cases."""
 
     def of(name, problems=1):
         assert ended[name].code == 78, ended[name]
@@ -180,7 +181,7 @@ def refused(ended):
 
 
 def only_message(printed: str, problems: int) -> str:
-    """Return the message that was printed; before it only the entrypoint's one line may stand."""
+    """Return the printed message. Only the entrypoint's one line may precede it."""
     plural = "s" if problems > 1 else ""
     title = f"cluster-trainer: {problems} problem{plural} in the configuration\n"
     before, found, message = printed.partition(title)
@@ -192,7 +193,7 @@ def only_message(printed: str, problems: int) -> str:
 
 
 def line_about(name: str, message: str) -> str:
-    """Return the message's line about a variable; it must say all that a line has to say."""
+    """Return the message's line about a variable. The line must be complete."""
     pattern = rf'^  [^:"]*\b{name}\b[^:"]*: received .+; accepted: \S.*'
     line = re.search(pattern, message, re.MULTILINE)
     assert line, message

@@ -1,13 +1,13 @@
-"""A limit of processes (docker run --pids-limit) that the command uses up."""
+"""A limit of processes (docker run --pids-limit) that the command or the entrypoint uses up."""
 
 import pytest
 
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-# The command takes every thread that there is, so that the watch over the peers gets none for
-# looking up a name, and answers at the worker's port as TensorFlow's server does, so that the watch
-# begins. It ends when it is told to.
+# The command takes all threads, so that the watch over the peers gets none for looking up a name.
+# It answers at the worker's port like TensorFlow's server, so that the watch begins. It ends on
+# SIGUSR1.
 GREEDY = """
 import signal, socket, threading
 GO = {signal.SIGUSR1}

@@ -1,10 +1,10 @@
-"""A machine's GPUs, where files that are none stand for them: what is checked before TensorFlow."""
+"""The checks of a machine's GPUs before TensorFlow starts. Other files stand in for GPUs."""
 
 import pytest
 
 from harness.ended import wait_for_end
 
-# The engine passes /dev/null in as the files by which GPUs are counted.
+# The engine mounts /dev/null in place of the files by which GPUs are counted.
 TWO_GPUS = {"volumes": ["/dev/null:/dev/nvidia0", "/dev/null:/dev/nvidia1"]}
 SHARED = "WARNING worker-0 /dev/shm has 64 MiB for 2 GPUs"
 
@@ -27,14 +27,14 @@ def test_an_interface_that_is_not_there_is_refused(run_to_end, setting):
     assert f'NCCL_SOCKET_IFNAME: received "{setting}"' in ended.err
 
 
-def test_an_image_for_cpus_asks_nothing_of_a_driver_and_a_machine_without_gpus_nothing(run_to_end):
+def test_a_machine_without_gpus_is_not_checked(run_to_end):
     ended = run_to_end("true", environment={"NCCL_SOCKET_IFNAME": "=eth9"})
     assert ended.code == 0
 
 
 @pytest.fixture
 def networks(workbench):
-    """Two networks between machines; the names of the list are known on the second alone."""
+    """Two networks between machines. The names in WORKER_HOSTS resolve on the second only."""
     made = [
         workbench.client.networks.create(workbench.new_name("network"), internal=True)
         for _ in range(2)

@@ -21,7 +21,7 @@ os.write(2, b"E0000 00:00:1.5 7 port.cc:1] refused\\n")
 print(json.dumps([versions, garbage]))
 """
 OURS = re.compile(r"\d\d:\d\d:\d\d [A-Z]+ \S+ ")
-# Without our hook, which would end at the first name that is missing.
+# Our hook is disabled, because it would end at the first missing name.
 MISSING = """
 import ast, importlib, json, sys, types
 from pathlib import Path

@@ -5,7 +5,7 @@ HEAVY = ("tensorflow", "keras", "numpy", "pydantic", "trainer")
 
 @pytest.mark.parametrize("command", [["true"], ["explain"]], ids=lambda command: command[0])
 def test_entrypoint_imports_nothing_heavy(run_to_end, command):
-    # -X importtime lists each module a process imports, on stderr.
+    # -X importtime lists on stderr each module that a process imports.
     ended = run_to_end(
         "-X", "importtime", "-I", "-m", "entrypoint", *command, entrypoint="/opt/venv/bin/python"
     )

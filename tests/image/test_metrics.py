@@ -1,4 +1,4 @@
-"""METRICS_PORT: what Prometheus is answered in a container."""
+"""METRICS_PORT: the metrics that a container serves to Prometheus."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from harness.waiting import logs_of, wait_for_text, wait_until
 TOLD = {"state": "training", "step": 120, "epoch": 3, "examples_per_second": 4500.5}
 SAVED_SECONDS = 30
 SOON_SECONDS = 60
-# Once it has started again it has a checkpoint, and holds the others up.
+# After a restart, it has a checkpoint and is a straggler.
 COMMAND = """
 import json, os, sys, time
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_prometheus_is_told_what_status_says(run_container):
 
 
 def kill_command(container):
-    """End the command by SIGKILL, as a lack of memory does."""
+    """Kill the command with SIGKILL, as the kernel does when memory runs out."""
     (process,) = re.findall(r"start 0 is process (\d+)\.", logs_of(container))
     code, output = container.exec_run(["bash", "-c", f"kill -KILL {process}"])
     assert code == 0, output

@@ -10,7 +10,7 @@ FIND_CONFIGURATION = (
 )
 HOST_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 HOST_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "HTTPS_PROXY", "https_proxy")
-# What the base and Python packages bring along is the same everywhere.
+# The certificates of the base image and of Python packages are the same everywhere.
 PUBLIC_CERTIFICATES = (
     "/usr/share/ca-certificates/mozilla/*.crt $(python -m certifi) "
     "/opt/venv/lib/python3*/site-packages/grpc/_cython/_credentials/roots.pem"
@@ -21,7 +21,7 @@ FIND_LINES = (
 
 
 def host_certificates() -> list[str]:
-    """Return a telling line of each certificate of the host's bundle."""
+    """Return one distinctive line of each certificate in the host's bundle."""
     blocks = HOST_BUNDLE.read_text().split("-----BEGIN CERTIFICATE-----\n")[1:]
     return [block.splitlines()[1] for block in blocks]
 
@@ -32,7 +32,7 @@ def test_no_configuration_of_an_installer(run_bash):
 
 def test_no_secret_mount_point_is_left(run_bash):
     places = "/run/secrets /kaniko /root/.cache /srv /mnt /media /tmp /var/tmp"
-    # Where this start says what it is at is no part of the image.
+    # The status file of this start is not part of the image.
     ours = "-path '/tmp/cluster-trainer-*.status*'"
     found = f"find {places} -mindepth 1 ! {ours} 2>/dev/null"
     script = f"{found}; ls -d /run/secrets /kaniko 2>/dev/null"
@@ -57,7 +57,7 @@ def test_history_names_no_index_and_no_path_of_this_host(workbench):
 def test_no_file_holds_a_certificate_that_only_this_host_has(run_bash, tmp_path):
     public = run_bash(f"cat {PUBLIC_CERTIFICATES}")
     private = [line for line in host_certificates() if line not in public]
-    # One that every image holds shows that the search finds what is there.
+    # The probe is in every image. It shows that the search works.
     probe = public.splitlines()[1]
     (tmp_path / "lines").write_text("\n".join([probe, *private]) + "\n")
     found = run_bash(FIND_LINES, user="0:0", volumes=[f"{tmp_path}/lines:/lines:ro"])

@@ -1,4 +1,4 @@
-"""Nobody installs into the image by accident: its one pip is there for a requirements.txt alone."""
+"""Users cannot install into the image by accident: its only pip is for a requirements.txt."""
 
 FIND_MODULES = """
 import importlib.util, json
@@ -8,7 +8,7 @@ print(json.dumps([name for name in names if importlib.util.find_spec(name)]))
 
 
 def test_python_has_no_installer(run_python):
-    # json shows that the search finds what is there.
+    # json shows that the search works.
     assert run_python(FIND_MODULES) == ["json"]
 
 

@@ -5,7 +5,7 @@ import pytest
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-# Root without CAP_KILL stands for a user whose command a setuid program has made another's.
+# Root without CAP_KILL stands in for a user whose command a setuid program runs as another user.
 NOT_MAY_KILL = {"user": "0:0", "cap_drop": ["KILL"]}
 BECOMES_ANOTHER = "import os, time; os.setuid(1000); print('ready', flush=True)\n"
 GO = "/tmp/go"

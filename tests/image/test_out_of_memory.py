@@ -1,4 +1,4 @@
-"""Memory that runs out in a real container is called by its name, and nothing else is."""
+"""Running out of memory in a real container is reported as such, and no other kill is."""
 
 import json
 
@@ -9,8 +9,9 @@ EATS = "python -c \"b'x' * 10**9\""
 RAN_OUT = "out of memory, this container's limit is {} MiB (docker run --memory)"
 ONCE = {"MAX_RESTARTS": "0"}
 
-# Eats all memory at the first start. `oom_score_adj` names the one whom the kernel kills for it. In
-# small bites, because the kernel may take everybody where a process that it did not choose goes on.
+# Uses up all memory at the first start. `oom_score_adj` selects the process that the kernel kills.
+# The pieces are small, because the kernel may kill all processes if another one continues to
+# allocate.
 HUNGRY = """
 import os
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_memory_that_ran_out_for_an_earlier_run_explains_no_later_one(run_to_end
 
 @pytest.fixture
 def train(run_to_end, tmp_path):
-    """Train on the data set that is hungry once; return how it ended, and the worker's folder."""
+    """Train on a data set that uses up memory once; return the end, and the worker's folder."""
     (tmp_path / "workspace").mkdir()
     (tmp_path / "workspace/hungry.py").write_text(HUNGRY)
     (tmp_path / "runs").mkdir()
@@ -109,7 +110,7 @@ def test_training_that_ran_out_of_memory_says_so_and_is_started_again(train):
     assert json.loads((folder / "result.json").read_text())["status"] == "done"
 
 
-@pytest.mark.long  # the tests above and below have the reason and the file
+@pytest.mark.long  # the tests above and below cover the reason and the file
 def test_training_that_is_given_up_for_want_of_memory_leaves_the_reason_behind(train):
     ended, folder = train(VICTIM="child", MAX_RESTARTS="0", FAILURE_FILE="/runs/failure")
     assert ended.code == 137, ended

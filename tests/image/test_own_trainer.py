@@ -1,4 +1,4 @@
-"""A user's package that is called `trainer`, as layouts for training in the cloud have it."""
+"""A user's package that is called `trainer`, as in layouts for training in the cloud."""
 
 import json
 import zipfile

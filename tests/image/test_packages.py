@@ -14,12 +14,12 @@ from harness.wheels import write_wheel
 MODEL = "def build(input_shape, num_classes):\n    raise NotImplementedError\n"
 USE = "import tiny; print('uses', tiny.__file__)"
 INSTALLS = "installing the packages of requirements.txt into /data/.packages/"
-# No index answers there, and pip tries long enough for something to happen meanwhile.
+# No index answers there, and pip retries long enough for a test to act meanwhile.
 NO_ANSWER = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "9"}
-# Less than the grace of a command that has not been told.
+# Less than the grace period, which a command without the signal would use up.
 PROMPT_SECONDS = 15
 WHEELS = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
-# A file system without locks; Docker takes the profile's text, as the CLI sends it.
+# Simulates a file system without locks. Docker takes the profile's text, as the CLI sends it.
 NO_LOCKS = {
     "defaultAction": "SCMP_ACT_ALLOW",
     "syscalls": [
@@ -41,7 +41,7 @@ def machine(tmp_path):
 
 @pytest.fixture
 def begin(run_container, machine):
-    """Start a container with few rights and without a network in that place."""
+    """Start a container with the machine's folders, few rights and no network."""
 
     def start(*command, data=None, seccomp=(), **environment):
         return run_container(
@@ -71,7 +71,7 @@ def run(begin):
 
 
 def packages(machine):
-    """Return what lies in the data folder: packages, and what is left of killed installations."""
+    """Return the folders of packages, and those that killed installations left."""
     return sorted(path.name for path in (machine / "data/.packages").glob("*") if path.is_dir())
 
 
@@ -119,7 +119,7 @@ def test_what_the_image_has_counts_as_installed_and_comes_first(run, machine):
     ("requirement", "words"),
     [
         ("numpy==1.26.4", "The user requested (constraint) numpy==2."),
-        pytest.param(  # test_pip_failures.py
+        pytest.param(  # also in test_pip_failures.py
             *("no-such-package", "No matching distribution found for no-such-package"),
             marks=pytest.mark.long,
         ),
@@ -135,7 +135,7 @@ def test_a_mistake_is_refused_with_pips_own_words(run, machine, requirement, wor
     assert packages(machine) == []
 
 
-@pytest.mark.long  # test_pip_failures.py
+@pytest.mark.long  # also in test_pip_failures.py
 def test_an_index_that_does_not_answer_may_answer_later(run):
     ended = run(**NO_ANSWER | {"PIP_RETRIES": "1"})
     assert (ended.code, ended.out) == (75, "")
@@ -156,7 +156,7 @@ def test_a_full_volume_is_said_as_such(run):
     assert "can write to" not in ended.err
 
 
-@pytest.mark.long  # test_pip_failures.py
+@pytest.mark.long  # also in test_pip_failures.py
 def test_a_setting_that_pip_refuses_is_said_with_pips_own_words(run, machine):
     ended = run(**WHEELS, PIP_TIMEOUT="abc")
     assert (ended.code, ended.out) == (78, "")

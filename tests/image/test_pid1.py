@@ -3,7 +3,7 @@ def test_pid_1_is_tini(run_bash):
 
 
 def test_where_tini_is_not_pid_1_it_collects_orphans_and_does_not_complain(workbench, run_to_end):
-    """Under Slurm, for example, it is one process of many."""
+    """Under Slurm, for example, tini is one process of many."""
     launcher = workbench.inspect_image().attrs["Config"]["Entrypoint"]
     orphan = "(sleep 0.1 &); sleep 0.5; cat /proc/[0-9]*/stat | cut -d' ' -f3 | grep -c Z; true"
     shell = ("-c", '"$@"; true', "sh", *launcher, "bash", "-c", orphan)
@@ -13,6 +13,6 @@ def test_where_tini_is_not_pid_1_it_collects_orphans_and_does_not_complain(workb
 
 
 def test_pid_1_collects_orphans(run_bash):
-    # A grandchild whose parent has ended becomes PID 1's; uncollected it would show as "Z".
+    # PID 1 adopts a grandchild whose parent has ended. Unless PID 1 reaps it, it stays as "Z".
     orphan = "(sleep 0.1 &) ; sleep 0.5; cat /proc/[0-9]*/stat | cut -d' ' -f3 | grep -c Z"
     assert run_bash(orphan).strip() == "0"

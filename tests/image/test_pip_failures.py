@@ -1,4 +1,4 @@
-"""The image's pip and an index that fails in many ways: each has its code, no password shows."""
+"""The image's pip and an index that fails in many ways: exit codes, causes, and no passwords."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ PASSING = {
     "proxy-refused": "Connection refused",
     "file-refused": "Connection refused",
 }
-"""Case -> what its message says."""
+"""Case -> words in its message."""
 LASTING = {
     "proxy-407": "407 Proxy Authentication Required",
     "proxy-wrong": "bad host",

@@ -1,10 +1,10 @@
-"""The image with R, and the one without. What R trains: tests/cluster/test_r.py."""
+"""The images with and without R. tests/cluster/test_r.py trains in R."""
 
 from operator import itemgetter
 
 import pytest
 
-pytestmark = pytest.mark.long  # the image takes more than a minute to make
+pytestmark = pytest.mark.long  # the image takes more than a minute to build
 
 FIND_R = "for tool in R Rscript; do command -v $tool; done; find / -xdev -name libR.so"
 SIZE_OF_R = 100_000_000  # bytes, at least
@@ -13,7 +13,7 @@ ADD_UP = 'tf <- reticulate::import("tensorflow"); cat(tf$reduce_sum(c(1, 2, 4))$
 
 def test_the_image_without_r_has_none(run_bash, image_with_r):
     assert run_bash(FIND_R, user="0:0").split() == []
-    # The search finds what is there.
+    # This shows that the search works.
     found = run_bash(FIND_R, user="0:0", image=image_with_r).split()
     assert {"/usr/bin/R", "/usr/bin/Rscript", "/usr/lib/R/lib/libR.so"} <= set(found)
 

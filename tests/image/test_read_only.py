@@ -1,4 +1,4 @@
-"""A root that may not be written to. Workers of local clusters train so: test_compose_files.py."""
+"""A read-only root file system. Workers of local clusters also have one: test_compose_files.py."""
 
 import pytest
 
@@ -11,7 +11,7 @@ COMMANDS = {
 
 
 def test_progress_can_be_told_on_a_read_only_root(run_to_end):
-    # Three crashes, each after some progress, are more than one restart without any.
+    # Three crashes are more than MAX_RESTARTS allows, but there is progress before each.
     script = 'echo $RESTART_COUNT >> "$PROGRESS_FILE" && [ "$RESTART_COUNT" = 3 ]'
     ended = run_to_end("sh", "-c", script, read_only=True, environment={"MAX_RESTARTS": "1"})
     assert ended.code == 0, ended.err
@@ -25,7 +25,7 @@ def test_a_working_directory_that_may_not_be_searched_is_told(run_to_end):
 
 @pytest.fixture
 def without_tmp(run_to_end, tmp_path):
-    """Run a command where nothing but /runs can be written, as it is or in a pod."""
+    """Run a command where only /runs is writable, optionally as if in a pod."""
 
     def run(command, *, in_pod=False):
         (tmp_path / "runs").mkdir()

@@ -1,7 +1,7 @@
-"""Crashes in a real container: what is tried again, what is given up, and what stays behind."""
+"""Crashes in a real container: restarts, giving up, and leftover processes."""
 
 COUNT = "echo run >> /tmp/runs; runs=$(wc -l < /tmp/runs)"
-# Name and state of every process but this shell's own helpers.
+# Prints the name and state of every process, except this shell's own helpers.
 PROCESSES = "for stat in /proc/[0-9]*/stat; do cut -d' ' -f2,3 $stat; done 2>/dev/null"
 FIT_AND_FAIL = """
 import keras, numpy as np
@@ -13,8 +13,8 @@ raise ValueError("a typo")
 """
 LEAVES_ONE = (
     f"{COUNT}; echo run $runs; "
-    # In a group of its own and deaf, as a helper process that nobody ends. It is a copy of bash
-    # until it has become `sleep`.
+    # In its own process group, and deaf to signals, like a helper process that nobody ends. It is a
+    # copy of bash until it has become `sleep`.
     "(set -m; trap '' TERM HUP; sleep 4321 & until grep -q '(sleep)' /proc/$!/stat; do :; done); "
     f"if [ $runs = 1 ]; then exit 1; fi; {PROCESSES}"
 )
@@ -44,7 +44,7 @@ def test_a_command_that_always_crashes_is_given_up_with_the_reason(run_to_end, t
 
 
 def test_a_script_that_fails_after_its_fit_is_given_up(run_to_end):
-    """The fit had ended before the second run, and gets no further in any."""
+    """The fit has ended before the second run, so no later run makes progress."""
     ended = run_to_end("python", "-c", FIT_AND_FAIL, environment={"MAX_RESTARTS": "1"})
     assert ended.code == 1
     assert ended.err.count("ValueError: a typo") == 2
@@ -57,6 +57,6 @@ def test_an_earlier_run_leaves_no_process_to_the_next(run_to_end):
     first, second = ended.out.partition("run 2\n")[::2]
     assert (ended.code, first) == (0, "run 1\n"), ended
     processes = second.splitlines()
-    # The second run's own is there; so the look would have found the first run's.
+    # The second run's own `sleep` is found, so that of the first run would be found, too.
     assert [process.split()[0] for process in processes if "sleep" in process] == ["(sleep)"]
     assert not [process for process in processes if process.endswith(" Z")]

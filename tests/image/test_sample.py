@@ -17,7 +17,7 @@ CLASSES = {
     "cats_vs_dogs": ["cat", "dog"],
     "tf_flowers": ["dandelion", "daisy", "tulips", "sunflowers", "roses"],
 }
-# In a plain container: nothing of ours is imported.
+# Runs in a plain container, and imports nothing of ours.
 READ = """
 import hashlib, json, sys
 import tensorflow_datasets as tfds
@@ -47,7 +47,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sample(workbench, data):
-    """Make samples of 60 pictures and return what was printed."""
+    """Make samples of 60 pictures and return the output."""
     return lambda *names: make_sample(workbench, data, COUNT, *names)
 
 
@@ -58,7 +58,7 @@ def sampled(sample):
 
 @pytest.fixture(scope="module")
 def found(workbench, data, sampled):
-    """What TFDS finds in the samples, by their names."""
+    """The contents of the samples as TFDS reads them, by name."""
     assert "SAMPLE" in sampled
     volumes = [f"{data}:/data:ro"]
     ended = run_and_remove(workbench, "python", "-c", READ, *FEATURES, volumes=volumes)
@@ -73,7 +73,7 @@ def test_tfds_reads_a_sample_as_the_original_in_the_plain_image(found, name):
     assert set(read["features"]) == FEATURES[name]
     assert read["supervised_keys"] == ["image", "label"]
     assert read["classes"] == CLASSES[name]
-    # Balanced, and all classes are in the tenth that is held out or near it: no order by class.
+    # The labels are balanced and not in order: the last third has all classes.
     assert set(Counter(read["labels"]).values()) == {COUNT // len(CLASSES[name])}
     assert set(read["labels"][-COUNT // 3 :]) == set(range(len(CLASSES[name])))
     assert len(set(read["digests"])) == COUNT

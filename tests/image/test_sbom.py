@@ -1,4 +1,4 @@
-"""`make sbom` lists what is in the image: Python's packages, Debian's, and the image's own name."""
+"""`make sbom` lists the image's contents: Python's and Debian's packages, and the image's name."""
 
 import json
 import os
@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.long  # 10 s of a processor
+@pytest.mark.long  # 10 s of CPU time
 def test_the_list_names_what_is_installed_and_what_it_is_of(workbench):
-    # check=True: the script itself refuses a document that CycloneDX's schema does not take.
+    # check=True: the script itself fails if the document does not follow CycloneDX's schema.
     written = subprocess.run(
         [ROOT / "scripts/sbom.sh"],
         env=os.environ | {"IMAGE": workbench.image},

@@ -8,7 +8,7 @@ from harness.ended import run_and_remove, wait_for_end
 from harness.waiting import wait_for_text
 
 MOST_SECONDS = 120
-# The engine passes /dev/null in as the files by which GPUs are counted.
+# The engine mounts /dev/null in place of the files by which GPUs are counted.
 TWO_GPUS = {"volumes": ["/dev/null:/dev/nvidia0", "/dev/null:/dev/nvidia1"]}
 OF_GPUS = {"GPUs", "driver", "peer access", "NCCL between GPUs"}
 OF_MACHINES = {
@@ -20,7 +20,6 @@ OF_MACHINES = {
 
 
 def parts_of(ended):
-    """Return the parts by their names."""
     return {part["part"]: part for part in json.loads(ended.out)["parts"]}
 
 
@@ -30,7 +29,7 @@ def named(parts, state):
 
 @pytest.fixture(scope="module")
 def whole(workbench):
-    """A self-test of a machine without GPUs."""
+    """A whole self-test of a machine without GPUs."""
     return run_and_remove(workbench, "selftest", "--json")
 
 

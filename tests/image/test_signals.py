@@ -5,7 +5,7 @@ import pytest
 from harness.ended import wait_for_end
 from harness.waiting import wait_for_text
 
-# A command that has not been told would end when its grace is over.
+# A command that did not get the signal would end only after this grace period.
 GRACE = {"STOP_GRACE_SECONDS": "25"}
 PROMPT_SECONDS = 15
 

@@ -1,4 +1,4 @@
-"""`status` in a container: by hand, as the image's health check, and where nothing runs."""
+"""`status` in a container: called by hand, as the health check, and where nothing runs."""
 
 import json
 import re
@@ -51,12 +51,12 @@ def test_the_health_check_is_the_same_program_and_cheap(workbench, run_container
         return min(sum(map(float, line.split())) for line in shown.splitlines())
 
     assert kind == "CMD"
-    # 0.05 s and 0.15 s on a machine that nobody else uses.
+    # 0.05 s and 0.15 s on an idle machine.
     assert cpu_seconds(" ".join(command)) < cpu_seconds("python -I -c 'import numpy'")
 
 
 def test_a_worker_that_starts_again_says_why(run_container):
-    # Each pause is twice as long as the one before: one of them is long enough to be seen.
+    # Each pause is twice as long as the last, so one of them is long enough for the test to see.
     container = run_container("bash", "-c", "exit 3", environment={"MAX_RESTARTS": "6"})
     seen = []
 
@@ -77,7 +77,7 @@ def test_is_refused_where_nothing_runs(run_to_end):
     assert "docker exec CONTAINER status" in ended.err
 
 
-# All of the container but its first process, and but what runs here.
+# Freezes all processes of the container, except the first and those that run this program.
 FREEZE = """
 import os, signal
 mine = {1, os.getpid(), os.getppid()}
@@ -89,7 +89,7 @@ for pid in {int(name) for name in os.listdir("/proc") if name.isdigit()} - mine:
 @pytest.mark.long
 @pytest.mark.parametrize("command", [(), ("python", "-c", SCRIPT)], ids=["trainer", "script"])
 def test_a_worker_that_is_frozen_while_it_trains_is_unhealthy(run_container, tmp_path, command):
-    """Nothing in it can end it, neither the trainer's own limit nor the entrypoint."""
+    """Nothing inside can end it: the trainer's time limit and the entrypoint are frozen, too."""
     settings = {"TRAINER_EPOCHS": "100000", "TRAINER_STALL_TIMEOUT_SECONDS": "5"}
     container = run_container(*command, environment=settings, volumes=[f"{tmp_path}:/runs"])
 
@@ -102,7 +102,7 @@ def test_a_worker_that_is_frozen_while_it_trains_is_unhealthy(run_container, tmp
     wait_until(is_training, 90, "it trains", lambda: logs_of(container))
     assert shown().exit_code == 0
     assert container.exec_run(["python", "-c", FREEZE]).exit_code == 0
-    # 5 s, and half a minute for the code that would end it.
+    # After the limit of 5 s, and half a minute in which the trainer would end itself.
     took = wait_until(lambda: shown().exit_code, 60, "unhealthy", lambda: logs_of(container))
     assert took > 20
     assert "longer than it may take" in json.loads(shown().output)["trouble"]

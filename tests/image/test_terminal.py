@@ -19,7 +19,7 @@ COUNTS = (
 
 @pytest.fixture
 def with_terminal(run_container):
-    """Start a command with a terminal; return its container and a function that types."""
+    """Start a command with a terminal; return its container and a function that types into it."""
 
     def start(*command):
         container = run_container(*command, tty=True, stdin_open=True)

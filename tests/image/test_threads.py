@@ -1,11 +1,11 @@
-"""TensorFlow makes as many threads as the container may use processors, in a script too.
+"""TensorFlow starts one thread for each processor that the container may use, also in scripts.
 
-tests/unit/trainer/test_processors.py has the variables that choose another number.
+tests/unit/trainer/test_processors.py tests the variables that choose another number.
 """
 
 import pytest
 
-PERIOD = 100_000  # microseconds, the kernel's own
+PERIOD = 100_000  # microseconds, the kernel's default
 ONE_PROCESSOR = {"cpu_period": PERIOD, "cpu_quota": PERIOD}
 COUNT = """
 import json, os

@@ -1,5 +1,5 @@
 def test_default_user_is_trainer_and_not_root(run_bash):
-    # No user of the test's own: the image's.
+    # The image's own user, not that of the test.
     shown = run_bash('echo "$(id -un) $(id -u):$(id -g) $HOME"', user=None)
     assert shown.strip() == "trainer 1000:1000 /home/trainer"
 

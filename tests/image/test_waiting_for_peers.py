@@ -1,4 +1,4 @@
-"""A worker whose peer never comes, in TensorFlow's own wait, which no signal interrupts."""
+"""A worker whose peer never comes gives up in TensorFlow's wait, and stops when it is asked."""
 
 import time
 

@@ -1,5 +1,5 @@
 #!/opt/venv/bin/python
-"""Stands for `docker run` on a node, which has no Docker: runs the image's entrypoint right here.
+"""Stands in for `docker run` on a node without Docker: runs the image's entrypoint in place.
 
 A container would have only the variables that `--env` names, so the entrypoint gets no others.
 """

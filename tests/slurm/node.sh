@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a container as the controller, or as the node that its host name names.
+# Runs the controller or a node in this container, according to its host name.
 set -euo pipefail
 install -d -o munge -g munge /run/munge
 install -d /var/lib/slurm/slurmctld /var/lib/slurm/slurmd

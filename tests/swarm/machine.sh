@@ -4,7 +4,7 @@ set -euo pipefail
 mount -o remount,rw /sys
 while read -r _ place kind options _; do
     case "$kind $options" in
-        "cgroup"*" ro,"* | "proc ro,"*) mount -o remount,bind,rw "$place" ;; # without bind: "busy", sometimes
+        "cgroup"*" ro,"* | "proc ro,"*) mount -o remount,bind,rw "$place" ;; # without `bind`, this sometimes fails with "busy"
     esac
 done </proc/mounts
 exec dockerd --storage-driver overlay2 --exec-opt native.cgroupdriver=cgroupfs

@@ -1,6 +1,6 @@
-"""Fits y = 3x by JAX: each process has a row of its own, and all sum their gradients.
+"""Fits y = 3x with JAX: each process has its own row, and all average their gradients.
 
-A first start trains without end; one that follows a loss trains to the end.
+The first start trains without end, unless ENDS is set. A start after a loss trains to the end.
 """
 
 import os
@@ -13,7 +13,7 @@ jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(
     num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
     process_id=int(os.environ["JAX_PROCESS_ID"]),
-    heartbeat_timeout_seconds=10,  # 100 unless told otherwise: so late a lost process is noticed
+    heartbeat_timeout_seconds=10,  # the default of 100 notices a lost process too late
 )
 from jax.experimental.multihost_utils import process_allgather  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Fits y = 3x by PyTorch over gloo; see in_jax.py."""
+"""Fits y = 3x with PyTorch over gloo; see in_jax.py."""
 
 import os
 from itertools import count

@@ -1,7 +1,7 @@
-"""A Keras program for JAX that knows nothing of workers; CASE chooses what it trains, and how.
+"""A Keras program for JAX that knows nothing of workers. CASE selects the model, data and options.
 
-KILLS: the worker that ends itself by SIGKILL in the third epoch of its first start. ENDS: the
-worker that does so after the fit.
+The worker KILLS ends itself by SIGKILL in the third epoch of its first start. The worker ENDS does
+so after the fit.
 """
 
 # ruff: noqa: ARG002  Keras gives its hooks these arguments
@@ -24,7 +24,7 @@ EPOCHS = 5
 
 
 class Data(keras.utils.PyDataset):
-    """Batches that shuffle themselves at the end of each epoch, by random state of their own."""
+    """Batches that shuffle themselves at the end of each epoch, from their own random state."""
 
     def __init__(self, x, y, seed):
         super().__init__()
@@ -43,7 +43,7 @@ class Data(keras.utils.PyDataset):
 
 
 class OwnStep(keras.Model):
-    """A training step of the user's own, by JAX's stateless calls."""
+    """A custom training step, with JAX's stateless calls."""
 
     def train_step(self, state, data):
         return super().train_step(state, (data[0] * 2.0, *data[1:]))
@@ -104,7 +104,7 @@ class Rate(keras.callbacks.Callback):
 
 
 class OneTrains(keras.callbacks.Callback):
-    """Calls on one worker only what is refused, while the other one is in a step."""
+    """Makes a call that is refused, on one worker only, while the other worker is in a step."""
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch == 1 and os.environ["WORKER_INDEX"] == "1":
@@ -122,7 +122,7 @@ class Stopping(keras.callbacks.Callback):
 
 
 class Broken(keras.layers.Layer):
-    """Calls a Python function of the user's own, which fails."""
+    """Calls a Python function that fails."""
 
     def call(self, inputs):
         shape = jax.ShapeDtypeStruct((), np.float32)
@@ -134,7 +134,7 @@ class Broken(keras.layers.Layer):
 
 
 def scaled(labels, scores):
-    """Return a loss that reads a number, which differs between workers or starts."""
+    """Return a loss that reads a number. The number differs between workers or between starts."""
     read = "WORKER_INDEX" if CASE == "other number" else "RESTART_COUNT"
     losses = keras.losses.sparse_categorical_crossentropy(labels, scores, from_logits=True)
     return losses * (1 + int(os.environ.get(read, "0")))

@@ -1,4 +1,4 @@
-"""Runs keras_on_jax.py in two processes, and prints how they end; HOW is together or after."""
+"""Runs keras_on_jax.py in two processes, and prints their exit codes. HOW: together or after."""
 
 import os
 import subprocess

@@ -1,8 +1,10 @@
-"""Runs all programs on two workers, and before that each worker runs them in another way.
+"""Runs all programs on two workers. Before that, each worker runs them alone.
 
-The first worker takes no strategy, the second MirroredStrategy on two devices: three results of
-each program in one cluster, with TensorFlow imported once. ON_DEVICES lists the programs that the
-second worker runs so; without it, all. LEFT_OUT lists those that nobody runs.
+The first worker then uses no strategy, and the second uses MirroredStrategy on two devices. So one
+cluster gives three results of each program, with one import of TensorFlow per worker.
+
+ON_DEVICES lists the programs that run on two devices; by default, all do. LEFT_OUT lists the
+programs that do not run at all. With the ring, only the two workers run them together.
 """
 
 import json
@@ -27,7 +29,7 @@ tf.config.set_logical_device_configuration(cpu, parts)
 
 
 def keep_iterators():
-    """Let no iterator be destroyed, which may take ten seconds on a busy machine."""
+    """Keep all iterators: destroying one may take ten seconds on a busy machine."""
     begin, kept = OwnedMultiDeviceIterator.__init__, []
 
     def begin_and_keep(iterator, *given, **named):
@@ -38,7 +40,7 @@ def keep_iterators():
 
 
 def as_lists(value):
-    """Return a program's outcome as JSON takes it: each array as one list of its numbers."""
+    """Return a program's outcome for JSON: each array as a flat list of its numbers."""
     if isinstance(value, dict):
         return {name: as_lists(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -47,7 +49,7 @@ def as_lists(value):
 
 
 def programs():
-    """Return all programs by name, those that draw at random twice."""
+    """Return all programs by name. The random programs are there twice."""
     once = arrays.PROGRAMS + options.PROGRAMS + feeds.PROGRAMS + models.PROGRAMS + chance.PROGRAMS
     again = {f"{program.__name__} again": program for program in chance.PROGRAMS}
     every = {program.__name__: program for program in once} | again
@@ -67,17 +69,17 @@ def run(where, strategy, folder, names=None):
 
 
 def run_over_ring(task, folder):
-    """Run them as scripts without a strategy do; what TensorFlow would share out is refused."""
+    """Run the programs without a strategy. A ring refuses data that TensorFlow distributes."""
     names = [name for name in programs() if name != "shared_by_tensorflow"]
     run(f"worker-{task}", tf.distribute.get_strategy(), folder, names)
 
 
 def run_all(task, folder):
-    workers = tf.distribute.MultiWorkerMirroredStrategy()  # first: TensorFlow has it so
+    workers = tf.distribute.MultiWorkerMirroredStrategy()  # first, as TensorFlow requires
     if task == 0:
         run("alone", tf.distribute.get_strategy(), folder)
     else:
-        # Both strategies would number their groups alike; TensorFlow's own tests do this.
+        # Otherwise both strategies would use the same group keys. TensorFlow's own tests do this.
         tf.distribute.MirroredStrategy._collective_key_base = 1000  # noqa: SLF001
         chosen = [name for name in os.environ.get("ON_DEVICES", "").split(",") if name]
         devices = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -92,6 +94,6 @@ if __name__ == "__main__":
     (run_over_ring if over_ring else run_all)(
         json.loads(os.environ["TF_CONFIG"])["task"]["index"], folder
     )
-    while len([*folder.glob("worker-*.json")]) < 2:  # who ends first would take the other along
+    while len([*folder.glob("worker-*.json")]) < 2:  # the first to end would end the other
         time.sleep(0.1)
     os._exit(0)

@@ -9,7 +9,7 @@ BATCH = {"batch_size": 16, "verbose": 0}
 
 
 def numbers(examples):
-    """Return examples [n, 4], and of each a sum that is noisy."""
+    """Return examples [n, 4] and their noisy sums [n, 1]."""
     draws = np.random.default_rng(5)
     inputs = draws.normal(size=(examples, 4)).astype(np.float32)
     noise = draws.normal(scale=0.1, size=(examples, 1))
@@ -42,13 +42,13 @@ def binary_with_auc(strategy):
 
 
 def multi_label(strategy):
-    """Three labels of each example, whose curves are averaged."""
+    """Average the AUC over three labels of each example."""
     inputs, targets = numbers(96)
     labels = (np.concatenate([targets, inputs[:, :2]], 1) > 0).astype(np.float32)
     with strategy.scope():
         model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "sigmoid")])
         auc = keras.metrics.AUC(multi_label=True, num_labels=3, name="auc")
-        counts = keras.metrics.BinaryIoU(name="iou")  # of whole numbers
+        counts = keras.metrics.BinaryIoU(name="iou")  # counts whole numbers
         model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy", metrics=[auc, counts])
     history = model.fit(inputs, labels, epochs=2, **BATCH)
     return describe(model, history, inputs, labels)
@@ -93,7 +93,7 @@ def sample_weight(strategy):
 
 
 def validation_split(strategy):
-    """Fit twice, and be stopped by what the validation says."""
+    """Fit twice, with callbacks that follow the validation."""
     inputs, targets = numbers(128)
     model = compiled(strategy, "mse", ["mae"])
     callbacks = [
@@ -108,7 +108,7 @@ def validation_split(strategy):
 
 
 def several_steps_a_call(strategy):
-    """Steps that do not go into calls evenly."""
+    """Use calls of three steps, which do not divide an epoch evenly."""
     inputs, targets = numbers(80)
     model = compiled(strategy, "mse", ["mae"], steps_per_execution=3)
     history = model.fit(inputs, targets, epochs=2, **BATCH)
@@ -116,7 +116,7 @@ def several_steps_a_call(strategy):
 
 
 def any_size(strategy):
-    """Evaluate and predict what no batch divides, fewer examples than workers among it."""
+    """Evaluate and predict counts that no batch size divides, even fewer examples than workers."""
     inputs, targets = numbers(61)
     model = compiled(strategy, "mse", ["mae"])
     history = model.fit(inputs[:48], targets[:48], epochs=1, **BATCH)
@@ -133,7 +133,7 @@ def any_size(strategy):
 
 
 def by_hand(strategy):
-    """Loop over batches, the last of which is odd; each worker gives the whole batch."""
+    """Loop over batches, of which the last is smaller. Each worker passes the whole batch."""
     inputs, targets = numbers(45)
     model = compiled(strategy, "mse", ["mae"])
     logs = [model.train_on_batch(inputs[at : at + 16], targets[at : at + 16]) for at in (0, 16, 32)]

@@ -1,4 +1,4 @@
-"""Programs that draw at random or normalise by a share: not as on one device, but repeatable."""
+"""Programs with random layers or BatchNorm: repeatable, but not equal to those on one device."""
 
 import keras
 import models
@@ -9,8 +9,6 @@ from outcome import describe
 
 
 class Normalised(keras.Model):
-    """A subclassed model."""
-
     def __init__(self):
         super().__init__()
         self.first, self.last = layers.Dense(8), layers.Dense(1)
@@ -40,7 +38,7 @@ def noisy_vae(strategy):
 
 
 class Dropping(keras.Model):
-    """Reports the mask that it drew for the first example of its share."""
+    """Reports the mask that it drew for the first example of its shard."""
 
     def __init__(self):
         super().__init__()
@@ -54,7 +52,7 @@ class Dropping(keras.Model):
 
 
 def masks(strategy):
-    """Drop half of what is 1 everywhere, in training and in predictions."""
+    """Drop half of an array of ones, in training and in predictions."""
     ones = np.ones((16, 64), np.float32)
     with strategy.scope():
         model = Dropping()

@@ -1,4 +1,4 @@
-"""Programs whose data are no arrays, or sequences of several lengths."""
+"""Programs whose data are datasets, generators, or sequences of several lengths."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from arrays import BATCH, compiled, numbers
 from keras import layers
 from outcome import describe
 
-TOKENS = 3000  # of 64 bits: a mean of them would be none of them
+TOKENS = 3000  # 64-bit integers: a mean of tokens is no token
 
 
 def sentences():
@@ -20,7 +20,7 @@ def sentences():
 
 
 def learn_tokens(strategy, stream, other):
-    """Learn the next token, with gradients that are longer than what they are clipped to."""
+    """Learn the next token, with gradients whose norm exceeds the clip norm."""
     with strategy.scope():
         model = keras.Sequential(
             [layers.Embedding(TOKENS, 4), layers.Dense(8, "tanh"), layers.Dense(TOKENS)]
@@ -37,19 +37,19 @@ def learn_tokens(strategy, stream, other):
 
 
 def language_model(strategy):
-    """Read a tf.data.Dataset that reads a generator."""
+    """Pass `fit` a tf.data.Dataset that reads a generator."""
     tokens = tf.TensorSpec((16, 6), tf.int64)
     stream = tf.data.Dataset.from_generator(sentences, output_signature=(tokens, tokens))
     return learn_tokens(strategy, stream, stream)
 
 
 def generator(strategy):
-    """Give `fit` the generator itself."""
+    """Pass `fit` the generator itself."""
     return learn_tokens(strategy, sentences(), sentences())
 
 
 class Batches(keras.utils.PyDataset):
-    """Seven batches of ten, the last of five."""
+    """Seven batches: six of ten examples, and the last of five."""
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -71,14 +71,14 @@ def py_dataset(strategy):
 
 
 def shuffled_py_dataset(strategy):
-    """Let two threads read, in another order in each epoch."""
+    """Read with two threads, in another order in each epoch."""
     model = compiled(strategy, "mse", ["mae"])
     history = model.fit(Batches(workers=2), epochs=2, shuffle=True, verbose=0)
     return describe(model, history)
 
 
 def strings(strategy):
-    """Turn sentences into tokens in the pipeline; the last batch has one of them."""
+    """Turn sentences into tokens in the pipeline. The last batch has one sentence."""
     draws = np.random.default_rng(8)
     words = np.array(["a", "worker", "sums", "what", "others", "send"])
     chosen = draws.integers(0, 6, (33, 5))
@@ -102,7 +102,7 @@ def strings(strategy):
 
 
 def masked_sequences(strategy):
-    """Sequences of several lengths, with weights; the last batch has one of them."""
+    """Train on weighted sequences of several lengths. The last batch has one sequence."""
     draws = np.random.default_rng(9)
     tokens = draws.integers(1, 50, (49, 7))
     tokens[np.arange(7) >= draws.integers(1, 8, (49, 1))] = 0
@@ -123,14 +123,14 @@ def masked_sequences(strategy):
 
 
 def endless(strategy):
-    """Take some batches in each epoch of what never ends."""
+    """Take five batches per epoch from an endless dataset."""
     stream = tf.data.Dataset.from_tensor_slices(numbers(61)).shuffle(61, seed=4).repeat().batch(16)
     model = compiled(strategy, "mse", ["mae"])
     return describe(model, model.fit(stream, steps_per_epoch=5, epochs=2, verbose=0))
 
 
 def unknown_length(strategy):
-    """Read what nobody can count before, into batches of which the last is odd."""
+    """Read a dataset of unknown length, whose last batch is smaller."""
     stream = tf.data.Dataset.from_tensor_slices(numbers(85))
     stream = stream.filter(lambda inputs, _: inputs[0] > -0.5).batch(16)
     model = compiled(strategy, "mse", ["mae"])
@@ -139,7 +139,7 @@ def unknown_length(strategy):
 
 
 def shared_by_tensorflow(strategy):
-    """Let TensorFlow share the batches out, which takes each worker's to be others."""
+    """Let TensorFlow distribute the batches. It takes each worker's batches as different data."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     stream = tf.data.Dataset.from_tensor_slices(numbers(64)).batch(16).with_options(options)

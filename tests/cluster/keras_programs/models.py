@@ -9,7 +9,7 @@ from outcome import describe
 
 
 def pictures(examples):
-    """Return pictures [n, 8, 8, 1] of bytes, and where they are bright."""
+    """Return pictures, uint8 [n, 8, 8, 1], and masks of their bright pixels."""
     given = np.random.default_rng(6).integers(0, 256, (examples, 8, 8, 1), np.uint8)
     return given, (given > 127).astype(np.uint8)
 
@@ -32,12 +32,12 @@ def segmentation(strategy):
 
 
 def distance(wanted, found):
-    """Return one number for the batch, as many losses of people's own do."""
+    """Return one number for the batch, like many custom losses."""
     return ops.mean(ops.abs(wanted - found)) + ops.mean((wanted - found) ** 2)
 
 
 def autoencoder(strategy):
-    """A loss and a metric that are functions; the last batch is odd."""
+    """Use a function as the loss and the metric. The last batch is smaller."""
     inputs, _ = numbers(61)
     with strategy.scope():
         model = keras.Sequential([keras.Input((4,)), layers.Dense(2, "tanh"), layers.Dense(4)])
@@ -46,7 +46,7 @@ def autoencoder(strategy):
 
 
 class Sampling(layers.Layer):
-    """Draws from normal distributions, or takes as chance what depends on the inputs alone."""
+    """Samples from normal distributions, or uses noise that depends only on the inputs."""
 
     def __init__(self, is_random, **options):
         super().__init__(**options)
@@ -104,7 +104,7 @@ def vae(strategy):
 
 
 def trained_vae(strategy, *, is_random):
-    """Train where the last batch is odd, and evaluate."""
+    """Train with a smaller last batch, and evaluate."""
     inputs, _ = numbers(61)
     with strategy.scope():
         model = VAE(is_random)
@@ -115,7 +115,7 @@ def trained_vae(strategy, *, is_random):
 
 
 class GAN(keras.Model):
-    """Two models with an optimizer each; what is made is made from the real examples."""
+    """Two models, each with its own optimizer. The maker's input comes from the real examples."""
 
     def __init__(self):
         super().__init__()
@@ -165,7 +165,7 @@ def gan(strategy):
 
 
 class Guided(keras.Model):
-    """The step of Keras's own guide."""
+    """The training step of Keras's own guide."""
 
     def __init__(self):
         super().__init__()
@@ -198,7 +198,7 @@ def own_train_step(strategy):
 
 
 def frozen_backbone(strategy):
-    """Train the head alone, then all, more slowly."""
+    """Train only the head, then all layers at a smaller rate."""
     inputs, targets = numbers(96)
     with strategy.scope():
         backbone = keras.Sequential([keras.Input((4,)), layers.Dense(8, "tanh")], name="backbone")
@@ -214,7 +214,7 @@ def frozen_backbone(strategy):
 
 
 class Positions(layers.Layer):
-    """Adds a vector for each place of a sequence, as transformers do."""
+    """Adds a vector for each position of a sequence, as transformers do."""
 
     def __init__(self):
         super().__init__()
@@ -225,7 +225,7 @@ class Positions(layers.Layer):
 
 
 def positions(strategy):
-    """An embedding whose rows are the same for each example."""
+    """Train an embedding that looks up the same rows for every example."""
     noise = np.random.default_rng(8)
     inputs, targets = noise.normal(size=(2, 61, 4, 3)).astype("float32")
     with strategy.scope():

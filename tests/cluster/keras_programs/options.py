@@ -1,4 +1,4 @@
-"""Programs that ask something particular of `compile` or of a callback."""
+"""Programs that use an option of `compile`, or callbacks."""
 
 import keras
 import numpy as np
@@ -9,13 +9,13 @@ from outcome import describe
 
 
 def trained(strategy, optimizer, loss="mse", **options):
-    """Train for two epochs with an odd last batch, and return the model and the history.
+    """Train for two epochs with a smaller last batch; return the model and the history.
 
     Args:
-        strategy: where the model belongs.
-        optimizer: makes one, in the strategy's scope as the model.
-        loss: as `compile` takes it.
-        **options: of `compile`.
+        strategy: the strategy in whose scope the model is built.
+        optimizer: makes the optimizer, within the same scope.
+        loss: the loss, as for `compile`.
+        **options: other options of `compile`.
     """
     inputs, targets = numbers(61)
     with strategy.scope():
@@ -59,13 +59,13 @@ def sum_of_losses(strategy):
 
 
 def loss_of_each(strategy):
-    """Keep the losses apart: the gradients are those of their sum."""
+    """Keep a loss for each example: the gradients are those of their sum."""
     loss = keras.losses.MeanSquaredError(reduction="none")
     return describe(*trained(strategy, lambda: SGD(0.005), loss))
 
 
 def mean_over_weights(strategy):
-    """Divide by the weights' sum, which is another in each share."""
+    """Divide by the sum of the weights, which differs between shards."""
     inputs, targets = numbers(61)
     weights = np.linspace(0.0, 2.0, len(inputs), dtype=np.float32)
     loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
@@ -82,7 +82,7 @@ class Shifted(layers.Layer):
 
 
 def more_terms(strategy):
-    """A regularizer's term, which no example adds to, and one of a layer's output."""
+    """Add a regularizer's loss, which no example changes, and a loss of a layer's output."""
     inputs, targets = numbers(61)
     with strategy.scope():
         hidden = layers.Dense(8, "tanh", kernel_regularizer=keras.regularizers.L2(0.1))
@@ -92,12 +92,11 @@ def more_terms(strategy):
 
 
 def eagerly(strategy):
-    """Run each step as Python runs it."""
     return describe(*trained(strategy, lambda: SGD(0.1), run_eagerly=True))
 
 
 def xla(strategy):
-    """Let XLA compile the step on one device; with several replicas TensorFlow has no such sums."""
+    """Compile the step with XLA on one device. TensorFlow cannot compile sums over replicas."""
     return describe(*trained(strategy, lambda: SGD(0.1), jit_compile=True))
 
 
@@ -118,9 +117,9 @@ def bfloat16(strategy):
 
 
 def overflow(strategy):
-    """Meet one target whose gradients float16 cannot hold, so that some steps are skipped."""
+    """Train on one target whose gradients overflow float16, so that some steps are skipped."""
     inputs, targets = numbers(64)
-    targets[27] = 4000.0  # in the second half of its batch: one replica sees it alone
+    targets[27] = 4000.0  # in the second half of its batch: only one replica sees it
     with strategy.scope():
         model = keras.Sequential(
             [
@@ -138,7 +137,7 @@ def overflow(strategy):
 
 
 class Counter(keras.callbacks.Callback):
-    """Counts the batches, and keeps what it is told of them."""
+    """Keeps the loss of each batch, plus the batch's number."""
 
     def __init__(self):
         super().__init__()
@@ -149,7 +148,7 @@ class Counter(keras.callbacks.Callback):
 
 
 def callbacks(strategy):
-    """Be told of each batch, change the rate in each epoch, and stop before the last."""
+    """Record each batch, change the rate in each epoch, and stop before the last epoch."""
     counter = Counter()
     given = [
         counter,

@@ -1,8 +1,8 @@
-"""What a program ends with, for the test to compare."""
+"""The outcome of a program, for the test to compare."""
 
 
 def describe(model, history, *data):
-    """Return the history and the weights, and what `evaluate` and `predict` say of the data."""
+    """Return the history and the weights; with data, also the evaluation and the predictions."""
     outcome = {"history": history.history, "weights": model.get_weights()}
     if data:
         evaluation = model.evaluate(*data, batch_size=16, verbose=0, return_dict=True)

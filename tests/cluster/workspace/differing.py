@@ -1,4 +1,4 @@
-"""A script whose workers are given other arguments, and each load a part of the data."""
+"""A script whose workers get different arguments, and load different parts of the data."""
 
 import json
 import os

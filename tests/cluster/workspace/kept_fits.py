@@ -1,7 +1,7 @@
-"""A script with several fits that knows nothing of checkpoints, and kills itself where it is told.
+"""A script with several fits that knows nothing of checkpoints, and kills itself on request.
 
-KILLS is a JSON list of [worker, fit, step, whether its disk is lost, too]: in the start of the
-script that is counted so, from 0, this worker is killed once the fit has done so many steps.
+KILLS is a JSON list of [worker, fit, step, whether its disk is lost, too]. Entry N applies to start
+N of the script, from 0: the worker is killed once the fit has done this many steps.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ END = Path(os.environ["TRAINER_RUN_DIR"], f"end-{WORKER}.json")
 
 
 class Killer(keras.callbacks.Callback):
-    """Ends this process from a thread, at any moment."""
+    """Kills this process from a thread, at any moment of a step."""
 
     def __init__(self, fit):
         super().__init__()
@@ -39,7 +39,7 @@ class Killer(keras.callbacks.Callback):
 
     def watch(self):
         while int(self.model.optimizer.iterations.numpy()) < self.due[2]:
-            time.sleep(0.001)  # and not hold up what it waits for
+            time.sleep(0.001)  # leaves the GIL to the training
         START.write_text(str(KILLS.index(self.due) + 1))
         if self.due[3]:
             shutil.rmtree(START.parent / f"worker-{WORKER}", ignore_errors=True)
@@ -47,7 +47,7 @@ class Killer(keras.callbacks.Callback):
 
 
 class Autoencoder(keras.Model):
-    """A variational one, with a step of its own and real noise."""
+    """A variational autoencoder with a custom training step and random noise."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,7 @@ class Autoencoder(keras.Model):
         self.decoder = keras.Sequential([keras.Input((2,)), layers.Dense(4)])
         self.noise = keras.random.SeedGenerator(11)
         self.total = keras.metrics.Mean(name="total")
-        # Keras lists neither; what the second holds is each worker's own.
+        # Keras lists neither variable. The value of the second differs between workers.
         self.steps = tf.Variable(
             0.0, trainable=False, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA
         )
@@ -94,7 +94,7 @@ def sentences():
 
 
 def batches():
-    """Yield batches for ever, as a generator that is given to `fit` itself."""
+    """Yield batches forever, for a `fit` that gets the generator itself."""
     draws = np.random.default_rng(9)
     while True:
         rows = draws.integers(0, len(inputs), 16)
@@ -102,7 +102,7 @@ def batches():
 
 
 class Batches(keras.utils.PyDataset):
-    """Eleven batches, the last of one example, which two threads read."""
+    """Eleven batches, the last of one example. Two threads read them."""
 
     def __len__(self):
         return 11
@@ -113,7 +113,7 @@ class Batches(keras.utils.PyDataset):
 
 
 class Examples:
-    """Single examples."""
+    """A map-style data set of single examples."""
 
     def __len__(self):
         return len(inputs)

@@ -1,4 +1,4 @@
-"""A script with Keras's own fit, with epochs enough for it to be stopped in one of them."""
+"""A script with Keras's own fit, with enough epochs for a test to stop it meanwhile."""
 
 import keras
 import numpy as np

@@ -1,13 +1,14 @@
-"""A model that says which examples each step trains on, and that can end its own machine.
+"""A model that records the examples of each step, and that can end its own machine.
 
-The chaos tests mount this folder at /workspace and a folder of theirs at /chaos. There,
-`records.jsonl` tells what each training process did, one JSON object a line with the time:
+The chaos tests mount this folder at /workspace, and their own folder at /chaos. There,
+`records.jsonl` has one JSON object per line for each event of a training process:
 
     {"time": 1795267385.1, "event": "start"}                        a process has begun
     {"time": 1795267389.3, "event": "log", "text": "resuming …"}    it logged this
     {"time": 1795267390.7, "event": "batch", "ids": [1204, 17, …]}  it trains on these examples
 
-and whoever makes a file named after one of the MOMENTS, or `exhaust-memory`, makes it happen, once.
+To trigger an act once, a test creates a file in /chaos. Its name is one of the MOMENTS,
+`kill-during-evaluation` or `exhaust-memory`.
 """
 
 import json
@@ -28,13 +29,13 @@ from cluster_trainer.models import networks
 
 CHAOS = Path("/chaos")
 RECORDS = CHAOS / "records.jsonl"
-# How long each step takes longer than it would; may change while the run goes on.
+# The delay of each step. A test may change it during the run.
 STEP_SECONDS = CHAOS / "step-seconds"
 # Small enough for three workers to take a step in some 20 ms on two cores.
 PICTURE_SIDE = 14
 POLL_SECONDS = 0.001
 MEMORY_CHUNK_BYTES = 10_000_000
-# What lies in the run directory while something is written, and the trigger that waits for it.
+# Trigger -> the file that is in the run directory during the moment.
 MOMENTS = {
     "kill-during-checkpoint": "*/checkpoints/.unfinished.*",
     "kill-during-export": "*/.unfinished.model.keras",
@@ -46,7 +47,7 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 def load() -> tuple[Split, Split]:
-    """The embedded digits, each picture with its own number in its upper corners."""
+    """Return the embedded digits, each picture with its own number in its upper corners."""
     _record("start")
     logging.getLogger("trainer").addHandler(_LogRecorder())
     threading.Thread(target=_wait_for_triggers, daemon=True).start()
@@ -55,7 +56,7 @@ def load() -> tuple[Split, Split]:
 
 
 def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
-    """The tutorials' network behind a layer that records what it is given."""
+    """Return the tutorials' network behind a layer that records its inputs."""
     network = networks.mnist_cnn(input_shape, num_classes)
     if bucket_bytes := os.environ["SABOTEUR_PACK_BYTES"]:
         _sum_in_buckets(network, int(bucket_bytes))
@@ -63,14 +64,14 @@ def build(input_shape: tuple[int, ...], num_classes: int) -> keras.Model:
 
 
 class Recorder(keras.layers.Layer):
-    """Hands its inputs on, once they are recorded; its copies, which are exported, do no more."""
+    """Records its inputs and passes them on. Its copies, as in the export, do not record."""
 
     def __init__(self, *, records: bool = True, **options: object) -> None:
         super().__init__(**options)
         self.records = records
 
     def get_config(self) -> dict[str, object]:
-        """Return what a copy is made from."""
+        """Return the configuration of a copy, which does not record."""
         return super().get_config() | {"records": False}
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:  # noqa: FBT001
@@ -98,7 +99,7 @@ def _numbered(pictures: np.ndarray) -> np.ndarray:
 
 
 def _sum_in_buckets(network: keras.Model, bucket_bytes: int) -> None:
-    """Have gradients summed in buckets of at least so many bytes for each worker, and see to it."""
+    """Sum gradients in buckets of at least this many bytes per worker; fail if one is enough."""
     buckets.BYTES_PER_RANK = bucket_bytes
     workers = len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
     weights = [one.value for one in network.trainable_weights]
@@ -108,7 +109,7 @@ def _sum_in_buckets(network: keras.Model, bucket_bytes: int) -> None:
 
 
 def _trains(corners: tf.Tensor) -> None:
-    """Record a batch, of which these are the corners, float32 [2, n], and take some time."""
+    """Record a batch by its corners, float32 [2, n], and delay the step."""
     high, low = np.rint(corners.numpy() * 255).astype(int)
     _record("batch", ids=(256 * high + low).tolist())
     time.sleep(float(STEP_SECONDS.read_text()))
@@ -142,7 +143,7 @@ def _run_dir() -> Path:
 
 
 def _is_triggered(trigger: str) -> bool:
-    """Tell whether the trigger's file is there, and remove it: it acts once."""
+    """Tell whether the trigger's file exists, and remove it, so that it acts once."""
     try:
         (CHAOS / trigger).unlink()
     except FileNotFoundError:
@@ -151,7 +152,7 @@ def _is_triggered(trigger: str) -> bool:
 
 
 def _end_machine() -> None:
-    """Kill all that runs in this container, which then ends: tini follows its child."""
+    """Kill all processes in this container. It ends, since tini ends with its child."""
     _record("end")
     os.kill(-1, signal.SIGKILL)  # all but tini and this process
     os.kill(os.getpid(), signal.SIGKILL)

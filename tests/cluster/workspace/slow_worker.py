@@ -1,4 +1,4 @@
-"""Two workers, of which the second takes 40 ms longer for each step."""
+"""Trains on two workers. The second takes 40 ms longer for each step."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A script of two workers that never calls `fit`; its argument says what happens besides."""
+"""A script for two workers that never calls `fit`. Its argument selects a disturbance."""
 
 import errno
 import json
@@ -22,7 +22,7 @@ model.compile("sgd", "mse")
 
 
 def knock(address):
-    """Connect to a worker's advertised port, as anybody might; return what comes of it."""
+    """Connect to a worker's advertised port like a stranger; return the error's name, or "open"."""
     host, port = address.split(":")
     with socket.socket() as stranger:
         return errno.errorcode.get(stranger.connect_ex((host, int(port))), "open")
@@ -33,14 +33,14 @@ for _ in range(3):
 if what == "lost" and index == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 if what == "chief-predicts" and index == 0:
-    model.predict(np.resize(inputs, (300, inputs.shape[1])), verbose=0)  # few rows ask nobody
+    model.predict(np.resize(inputs, (300, inputs.shape[1])), verbose=0)  # few rows stay local
 loss = model.evaluate(inputs, inputs[:, :1], verbose=0)
 (folder / f"pid-{index}").write_text(str(os.getpid()))
 if index == 1:
     while not (folder / "pid-0").exists():
         time.sleep(0.1)
     knocked = [knock(address) for address in addresses]
-    time.sleep(2)  # in which the other one would have ended
+    time.sleep(2)  # the other worker would have ended by then
     other = int((folder / "pid-0").read_text())
     is_there = Path(f"/proc/{other}").exists()
     print("RESULT", json.dumps({"loss": loss, "is_there": is_there, "knocked": knocked}))

@@ -1,4 +1,4 @@
-"""Fixtures of the chaos tests and of the soak; a module that uses them names this as a plugin."""
+"""Fixtures of the chaos tests and of the soak. List this module in `pytest_plugins` to use them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ from harness.chaos.run import WORKERS, ChaosRun, Settings, assembled
 from harness.workbench import Workbench
 
 FULL_SPEED = 0.0
-# The time within which the collectives notice a lost worker.
+# The collectives must notice a lost worker within this time.
 DETECTION_SECONDS = 15.0
 
 
@@ -22,7 +22,7 @@ DETECTION_SECONDS = 15.0
 def undisturbed(
     workbench: Workbench, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Settings], Reference]:
-    """Train undisturbed, once in a session for the same settings."""
+    """Train undisturbed, once per session and settings."""
     known: dict[Settings, Reference] = {}
 
     def train(settings: Settings) -> Reference:
@@ -56,7 +56,7 @@ def begin_run(workbench: Workbench, tmp_path: Path) -> Iterator[Callable[..., Ch
 
 @pytest.fixture(scope="session")
 def rows(request: pytest.FixtureRequest) -> Iterator[list[table.Row]]:
-    """Collect the rows of the table, and write them at the end into the file of --chaos-table."""
+    """Collect the table's rows, and write them into the file of --chaos-table at the end."""
     found: list[table.Row] = []
     yield found
     file = request.config.getoption("--chaos-table")

@@ -35,7 +35,7 @@ class Machine:
         folder: a folder on the host. Its `runs` is the machine's disk. Its `chaos` does not belong
             to the machine: the test and the saboteur share it.
         settings: the environment (in capitals) and the Docker SDK's options; see Peers.start.
-        disk_volume: a volume that is the machine's disk instead of `runs`.
+        disk_volume: a volume to use as the machine's disk instead of `runs`.
     """
 
     peers: Peers
@@ -54,7 +54,7 @@ class Machine:
 
     @property
     def disk(self) -> Path:
-        """The folder that the worker has as /runs."""
+        """The folder that the worker mounts at /runs."""
         return self.folder / "runs"
 
     @property
@@ -64,7 +64,7 @@ class Machine:
 
     @property
     def chaos(self) -> Path:
-        """The folder that the worker has as /chaos."""
+        """The folder that the worker mounts at /chaos."""
         return self.folder / "chaos"
 
     def boot(self) -> None:
@@ -118,7 +118,7 @@ class Machine:
         return self.container.wait(timeout=timeout_seconds)["StatusCode"]
 
     def trigger(self, name: str) -> None:
-        """Let the saboteur act at its next opportunity."""
+        """Make the saboteur act at its next opportunity."""
         (self.chaos / name).touch()
 
     def set_pace(self, step_seconds: float) -> None:
@@ -141,7 +141,7 @@ class Machine:
         return sorted(self.run_dir.glob("checkpoints/0*.npz"))
 
     def log_lines(self) -> list[LogLine]:
-        """Return its output so far, including that from before it was replaced."""
+        """Return its output so far, including the output of the machines that it replaced."""
         text = self.container.logs(timestamps=True).decode(errors="replace")
         return self._earlier_lines + [_line(line) for line in text.splitlines()]
 

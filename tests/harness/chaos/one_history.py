@@ -11,7 +11,7 @@ from harness.chaos.records import Process
 from harness.chaos.reference import result_of
 
 TOLERANCE = 1e-4
-"""The relative tolerance of weights, because sums over fewer workers are rounded differently."""
+"""The relative tolerance of weights. Sums over fewer workers are rounded differently."""
 TOGETHER_SECONDS = 15.0
 """The time within which all workers of a ring begin its first step, even if one is frozen."""
 
@@ -55,7 +55,7 @@ def _trained(machine: Machine) -> list[Process]:
 
 
 def _match(part: Process, attempts: Sequence[Process]) -> int | None:
-    """Return the position of worker 0's ring in which another worker trained this; None: none."""
+    """Return the position of worker 0's attempt in the same ring; None if there is none."""
     begin = part.batches[0].time
     known = [
         (abs(begin - attempt.batches[0].time), number)
@@ -71,7 +71,10 @@ def wrong_batches(
     others: Sequence[Sequence[Process]],
     batches: Sequence[Sequence[int]],
 ) -> Iterator[str]:
-    """Yield the steps whose last attempt, which counts, did not use exactly their batch."""
+    """Yield the steps whose last attempt did not train on exactly their batch.
+
+    Earlier attempts do not count.
+    """
     trained: dict[tuple[int, int], list[int]] = {}
     last: dict[int, int] = {}
     for number, attempt in enumerate(attempts):
@@ -93,7 +96,7 @@ def wrong_batches(
 def trained_apart(
     attempts: Sequence[Process], others: Sequence[Sequence[Process]]
 ) -> Iterator[str]:
-    """Yield the workers that have completed steps without worker 0, or more than worker 0 began."""
+    """Yield the workers that completed steps that worker 0 did not begin."""
     for index, parts in enumerate(others, 1):
         for part in parts:
             number = _match(part, attempts)

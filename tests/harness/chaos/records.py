@@ -22,13 +22,13 @@ class Batch:
 
 @dataclass
 class Process:
-    """A training process, from its worker's records. After a loss, a survivor counts as a new one.
+    """A training process in its worker's records. A survivor of a loss counts as a new process.
 
     Attributes:
         start_time: its beginning, in seconds since 1970.
         first_step: the step of its first batch; None: it ended before it knew.
         batches: the batches on which it trained; the last one may be incomplete.
-        end_time: the time when the saboteur ended it; None: something else did.
+        end_time: the time when the saboteur ended it; None: the saboteur did not.
     """
 
     start_time: float
@@ -49,7 +49,7 @@ class Process:
 
 
 def read_processes(records: Path) -> list[Process]:
-    """Read a worker's records.jsonl; empty before its first process has begun."""
+    """Return the processes in a worker's records.jsonl; none before the first has begun."""
     processes: list[Process] = []
     for line in records.read_text().splitlines(keepends=True) if records.exists() else ():
         if not line.endswith("\n"):  # it is being written
@@ -76,7 +76,7 @@ def newest_batch(records: Path) -> float:
 
 
 def _begins_again(process: Process, record: dict) -> bool:
-    """Tell whether a process that trains, or has rehearsed, resumes from a checkpoint."""
+    """Tell whether a process that already trains, or has rehearsed, resumes from a checkpoint."""
     is_beginning = RESUMED.search(record.get("text", ""))
     return bool((process.first_step is not None or process.batches) and is_beginning)
 

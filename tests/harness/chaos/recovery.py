@@ -67,7 +67,7 @@ def _times_of(
 
 
 def _new_batch_times(machine: Machine, after: float, until: float) -> Iterator[float]:
-    """Yield the times of the batches of processes that began within this time."""
+    """Return the times of batches of the processes that began between `after` and `until`."""
     new = (process for process in machine.processes() if after < process.start_time < until)
     return (batch.time for process in new for batch in process.batches if batch.time < until)
 
@@ -77,7 +77,7 @@ def _first(moments: Iterable[float]) -> float | None:
 
 
 def _seconds(since: float, moments: Sequence[float | None]) -> float | None:
-    """Return the seconds until the last of the moments; None: one of them is missing."""
+    """Return the seconds from `since` to the last moment, or None if a moment is missing."""
     came = [moment for moment in moments if moment is not None]
     return max(came) - since if len(came) == len(moments) else None
 

@@ -33,7 +33,7 @@ class Reference:
         return found
 
     def _ends(self, machine: Machine) -> Iterator[str]:
-        """Yield the problems of the files that a worker has left."""
+        """Yield the problems in the files that a worker has left."""
         result = result_of(machine)
         if result["status"] != "done":
             yield f"its status is {result['status']}: {result['reason']}"

@@ -1,4 +1,4 @@
-"""A cluster of machines that train, and that a test disturbs."""
+"""A cluster of machines that train while a test disturbs them."""
 
 import re
 import time
@@ -116,7 +116,7 @@ class ChaosRun:
         self.disturbances[-1].back_time = time.time()
 
     def stop(self, *indices: int) -> list[int]:
-        """Stop all at the same moment, as `docker stop` does; return their exit codes."""
+        """Stop machines at the same moment, as `docker stop` does; return their exit codes."""
         self.disturb(*indices)
         self._at_once(indices, lambda machine: machine.container.stop())
         return [self.machines[index].wait_for_death() for index in indices]
@@ -138,7 +138,10 @@ class ChaosRun:
         wait_until(reached, timeout_seconds, f"step {step} begins", self.logs)
 
     def wait_for_line(self, index: int, text: str, timeout_seconds: float = START_SECONDS) -> float:
-        """Wait until a worker has printed the text; return the time, in seconds since 1970."""
+        """Wait until a worker has printed the text; return the time of the first such line.
+
+        The time is in seconds since 1970.
+        """
         machine = self.machines[index]
         lines = lambda: [line for line in machine.log_lines() if text in line.text]  # noqa: E731
         wait_until(lines, timeout_seconds, f"worker {index} prints {text!r}", self.logs)
@@ -165,7 +168,7 @@ class ChaosRun:
         wait_until(lambda: all(map(noticed, others)), NOTICE_SECONDS, what, self.logs)
 
     def wait_until_resumed(self) -> None:
-        """Wait until all workers have agreed from which step to resume after the disturbance."""
+        """Wait until all workers have agreed on the step to resume from after the disturbance."""
         since = self.disturbances[-1].time
 
         def resumed(machine: Machine) -> bool:
@@ -234,7 +237,7 @@ def assembled(
         bench: the engine and the image.
         folder: the folder on the host with the machines' disks.
         settings: the settings of the training.
-        options: the Docker SDK's additional options for single workers, by index.
+        options: additional options of the Docker SDK for single workers, by index.
         volumes: the volumes that are the disks of single workers, by index.
     """
     options, volumes = options or {}, volumes or {}

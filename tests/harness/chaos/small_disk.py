@@ -1,4 +1,4 @@
-"""A disk for a machine that is small enough to be filled: a tmpfs that outlives its container."""
+"""A disk that is small enough for a test to fill: a tmpfs that outlives the machine's container."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +14,11 @@ FILLER = "/runs/filler"
 
 @dataclass(frozen=True)
 class SmallDisk:
-    """A volume, and a container that holds it: an unmounted tmpfs would lose its content.
+    """A volume, and a container that keeps it mounted: an unmounted tmpfs loses its content.
 
     Attributes:
         volume: the volume's name.
-        holder: the container.
+        holder: the container that keeps it mounted.
     """
 
     volume: str

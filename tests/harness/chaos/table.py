@@ -40,9 +40,9 @@ def _seconds(time: float | None) -> str:
 
 
 def update(file: Path, rows: Sequence[Row], today: str, machine: str) -> None:
-    """Write the rows into the file's table; a scenario without a new row keeps its old one.
+    """Write the rows into the file's table. A scenario without a new row keeps its old row.
 
-    The line above the table names the scenarios that were measured at another time.
+    The line above the table names the scenarios that were measured earlier.
 
     Raises:
         AssertionError: the file has no place for the table.

@@ -1,4 +1,4 @@
-"""Runs the scripts beside this one, each as it is, with TensorFlow imported once."""
+"""Runs the scripts beside this one unchanged, with one import of TensorFlow."""
 
 import runpy
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""A script for one machine: batches by hand, for a model of several buckets of gradients.
+"""A script for one machine: batches by hand, for a model with several buckets of gradients.
 
-One of two workers has 3, 2 and 3 examples of them, the other 2 each time, so that TensorFlow traces
-the step for any number on the one and not on the other.
+Of two workers, the first gets 3, 2 and 3 examples of the batches, and the other gets 2 each time.
+So TensorFlow traces the step for any batch size on the first worker only.
 """
 
 import json
@@ -16,7 +16,7 @@ random = np.random.default_rng(8)
 
 
 class Own(keras.Sequential):
-    """Its step gives gradients without variables: the optimizer has them."""
+    """A model whose step passes only gradients to the optimizer, which knows the variables."""
 
     def train_step(self, data):
         inputs, targets, _ = keras.utils.unpack_x_y_sample_weight(data)
@@ -27,7 +27,7 @@ class Own(keras.Sequential):
 
 
 def trained(kind):
-    """Return the losses of some batches, and the sums of what they leave of the weights."""
+    """Train on some batches; return their losses, and the final sums of the absolute weights."""
     parts = [layers.Conv1D(8, 3, padding="same"), layers.Dense(600, "tanh"), layers.Dense(3000)]
     model = kind([keras.Input((None, 8)), *parts, layers.LSTM(4), layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.01), "mse")

@@ -1,4 +1,4 @@
-"""A script for one machine: tokens from a generator, an own layer, an own `train_step`."""
+"""A script for one machine: tokens from a generator, a custom layer, a custom `train_step`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A script as anybody writes it for one machine: arrays, callbacks, evaluate and predict."""
+"""A typical script for one machine: arrays, callbacks, evaluate and predict."""
 
 import json
 
