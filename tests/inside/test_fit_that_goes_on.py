@@ -699,6 +699,24 @@ def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
     assert len(history.history["val_loss"]) == 2
 
 
+@pytest.mark.parametrize("size", [8, 7], ids=["whole batches", "a last one that is short"])
+def test_training_is_over_before_validation_if_nobody_knew_how_many_batches_there_are(keep, size):
+    """The data end with a call of one step: the next call finds no batch."""
+    stages = []
+    looks = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: None,
+        on_test_begin=lambda _: stages.append((kept.step, kept.place.stage)),
+    )
+    model, kept = keep()
+    rows = tf.data.Dataset.from_tensor_slices((ROWS[:32], WANTED[:32])).batch(size)
+    rows = rows.filter(lambda *_: True)
+    with fits_run_by(kept.run):
+        given = {"validation_data": (ROWS, WANTED), "callbacks": [looks], "verbose": 0}
+        model.fit(rows, epochs=2, **given)
+    of_an_epoch = -(-32 // size)
+    assert stages == [(of_an_epoch, Stage.TRAINED), (2 * of_an_epoch, Stage.TRAINED)]
+
+
 @pytest.mark.parametrize(("own", "is_given"), [([], False), ([Prepares()], True)])
 def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
     alike, keep, monkeypatch, own, is_given

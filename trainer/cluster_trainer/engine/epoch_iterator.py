@@ -328,9 +328,7 @@ class EpochIterator(keras_names.EpochIterator):
                 break
         if self._has_run_out() or not self.steps_per_epoch:
             self._close()
-        self._end_epoch()
-        if self._checkpoint_callback:
-            self._checkpoint_callback.after_training()
+        self._end_training()
 
     def _steps_of_call(self, left: int | None) -> int:
         """Return how many steps the next call has: whole rounds, and at most `left`.
@@ -394,6 +392,12 @@ class EpochIterator(keras_names.EpochIterator):
         self._is_in_epoch = True
         self.source.begin_epoch()
 
+    def _end_training(self) -> None:
+        """End the steps of an epoch; its validation follows."""
+        self._end_epoch()
+        if self._checkpoint_callback:
+            self._checkpoint_callback.after_training()
+
     def _end_epoch(self) -> None:
         if self._is_in_epoch:
             self.source.end_epoch()
@@ -445,8 +449,10 @@ class EpochIterator(keras_names.EpochIterator):
         except (StopIteration, tf.errors.OutOfRangeError):
             if self.num_batches is not None:
                 self._interrupted_warning()
+            else:  # as in Keras: the next epochs have as many
+                self._num_batches = self._steps_seen
             self._close()
-            self._end_epoch()
+            self._end_training()
 
 
 def _done_with(call: Execution, before: int) -> int:
