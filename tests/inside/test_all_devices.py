@@ -129,6 +129,37 @@ def test_calls_and_own_loops_end_as_on_one_device(tmp_path):
     assert after == 1
 
 
+class Listed(keras.layers.Layer):
+    """Keeps sums of what it has seen in TensorFlow's own variables: in a list, and by name."""
+
+    def __init__(self):
+        super().__init__()
+        zero = {"trainable": False, "aggregation": tf.VariableAggregation.MEAN}
+        self.listed = [tf.Variable(0.0, **zero), tf.Variable(0.0, **zero)]
+        self.named = {"mean": tf.Variable(0.0, **zero)}
+
+    def call(self, inputs, training=None):
+        if training:
+            mean = tf.reduce_mean(inputs)
+            for one in (*self.listed, *self.named.values()):
+                one.assign(0.5 * one + mean)
+        return inputs
+
+
+def test_variables_in_lists_and_dictionaries_have_a_copy_on_each_device():
+    def program():
+        listed = Listed()
+        model = keras.Sequential([listed, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        model.fit(INPUTS, TARGETS, batch_size=50, epochs=2, verbose=0, shuffle=False)
+        kept = [*listed.listed, *listed.named.values()]
+        return [one.numpy() for one in kept], [type(one) for one in kept]
+
+    (expected, kind), (found, now) = both(program)
+    close(found, expected)
+    assert now == kind
+
+
 def test_a_cleared_session_and_another_thread_change_nothing():
     offer("CPU:0", "CPU:1")
     counts = [replicas_of_fit(network())]

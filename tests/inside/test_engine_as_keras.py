@@ -729,6 +729,27 @@ def test_a_step_may_return_a_row_for_each_example(batch_size):
             np.testing.assert_allclose(np.squeeze(of_two[name]), np.squeeze(expected[name]), 1e-6)
 
 
+def test_on_one_device_a_step_may_return_tensors_of_any_shape():
+    class Tables(OwnStep):
+        def train_step(self, data):
+            x = data[0]
+            logs, table = super().train_step(data), tf.tensordot(x[:, 0], x[:, 0], 0)
+            some = tf.boolean_mask(x, x[:, 0] > 0)
+            shape = tf.concat([[1], tf.shape(table)], 0)[: tf.rank(some) + 1]
+            of_any_rank = tf.reshape(table, shape)
+            return {**logs, "table": table, "some": some, "reshaped": of_any_rank}
+
+    model = Tables(lambda loss: {"own": loss})
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    given, first = INPUTS[:9], INPUTS[:9, 0]
+    by_fit = model.fit(given, TARGETS[:9], batch_size=9, shuffle=False, verbose=0).history
+    by_batch = model.train_on_batch(given, TARGETS[:9], return_dict=True)
+    for logs in (by_batch, {name: value[0] for name, value in by_fit.items()}):
+        np.testing.assert_allclose(logs["table"], np.outer(first, first), rtol=1e-6)
+        np.testing.assert_allclose(logs["some"], given[first > 0], rtol=1e-6)
+        assert np.shape(logs["reshaped"]) == (1, 9, 9)
+
+
 def test_a_train_step_may_be_a_tf_function():
     class Compiled(OwnStep):
         train_step = tf.function(OwnStep.train_step)

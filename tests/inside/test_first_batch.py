@@ -82,7 +82,8 @@ class Sampling(layers.Layer):
 
     def call(self, mean):
         noise = keras.random.normal(ops.shape(mean), seed=self.seeds)
-        return mean + noise + tf.random.uniform(tf.shape(mean))
+        seeded = tf.random.normal(tf.shape(mean), 0.0, 1.0, tf.float32, 7, "seeded")
+        return mean + noise + seeded + tf.random.uniform(tf.shape(mean))
 
 
 def with_noise():
@@ -372,11 +373,13 @@ class Remembering(layers.Layer):
 
     def __init__(self):
         super().__init__()
-        self.calls = 0
+        self.calls, self.seen = 0, []
 
     def call(self, x):
         self.calls += 1
-        return x * (np.random.uniform() + self.calls)  # noqa: NPY002  the script's own
+        self.seen.append(self.calls)
+        own = np.random.uniform()  # noqa: NPY002  the script's own
+        return x * (own + self.calls + len(self.seen))
 
 
 def with_memory():
@@ -960,6 +963,29 @@ def test_a_queue_gets_the_rows_of_all_replicas(is_first, caplog):
     alone, shared = (fitted(make, strategy_of(count))[0] for count in (1, 2))
     np.testing.assert_allclose(shared.rows.numpy(), alone.rows.numpy(), rtol=1e-4, atol=1e-6)
     assert lines(caplog) == []
+
+
+class Growing(Queue):
+    """Keeps all rows."""
+
+    def build_queue(self):
+        self.rows = tf.Variable(tf.zeros([0, 3]), shape=[None, 3], trainable=False)
+
+    def train_step(self, data):
+        logs, rows = OwnStep.train_step(self, data), self(data[0])
+        self.rows.assign(tf.concat([self.rows, rows], 0))
+        return logs
+
+
+def test_a_queue_that_grows_gets_the_rows_of_all_replicas():
+    def make():
+        model = network(Growing, odd=False)
+        model.build_queue()
+        return model, keras.optimizers.SGD(0.01), None
+
+    alone, shared = (fitted(make, strategy_of(count))[0] for count in (1, 2))
+    assert len(alone.rows.numpy()) == 2 * len(X)
+    np.testing.assert_allclose(shared.rows.numpy(), alone.rows.numpy(), rtol=1e-4, atol=1e-6)
 
 
 SCRIPT = """

@@ -704,7 +704,7 @@ def test_training_is_over_before_validation_if_nobody_knew_how_many_batches_ther
     """The data end with a call of one step: the next call finds no batch."""
     stages = []
     looks = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: None,
+        on_train_batch_end=lambda batch, logs: None,  # noqa: ARG005  Keras names them
         on_test_begin=lambda _: stages.append((kept.step, kept.place.stage)),
     )
     model, kept = keep()

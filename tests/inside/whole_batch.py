@@ -158,7 +158,7 @@ class Around(keras.optimizers.Optimizer):
         self.inner.apply([one * tf.abs(one) for one in grads], trainable_variables)
 
 
-def changed_later():
+def changed_later(kind=keras.Sequential):
     optimizer = keras.optimizers.SGD(0.01)
     keras_own = optimizer.apply
 
@@ -166,7 +166,20 @@ def changed_later():
         keras_own([tf.sign(one) for one in grads], trainable_variables)
 
     optimizer.apply = apply
-    return trained(optimizer)
+    return trained(optimizer, kind)
+
+
+class AppliesByName(keras.Sequential):
+    """Names the arguments of `apply`, in another order."""
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        variables = self.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        self.optimizer.apply(trainable_variables=variables, grads=gradients)
+        return {"loss": loss}
 
 
 def scaled(optimizer):
@@ -540,6 +553,7 @@ PROGRAMS = {
     "apply_of_one_of_several": lambda: trained(keras.optimizers.MultiOptimizer(two_optimizers())),
     "apply_around_another": lambda: trained(Around(keras.optimizers.Adam(0.01))),
     "apply_that_was_given": changed_later,
+    "apply_that_was_given_is_called_by_name": lambda: changed_later(AppliesByName),
 }
 
 

@@ -9,6 +9,7 @@ With several replicas, a vector has these numbers, in this order:
 4. the logs that have a row for each example, row by row.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -102,15 +103,14 @@ class PackedLogs:
         """Return the vector of the only replica, float64 [n]: just the step's own logs."""
         flat = _flat_logs(logs)
         self.noted = Noted(_entries(flat))
-        self._refuse_unknown(most=1)
-        return _joined(map(_as_vector, flat.values()))
+        return _joined(map(_with_shape, flat.values()))
 
     def of_share(self, logs: Any, weight: tf.Tensor, batch: Any) -> tf.Tensor:
         """Return the vector of one of several replicas, float64 [n]."""
         flat, of_rows = self._divided(_flat_logs(logs), batch)
         rows = tuple(Entry(name, one.shape[1:], one.dtype) for name, one in of_rows.items())
         self.noted = Noted(_entries(flat), rows)
-        self._refuse_unknown(most=0)
+        self._refuse_unknown()
         results = _flat_logs(self._model.get_metrics_result())
         are_results = [
             _is_equal(one, results[name]) for name, one in flat.items() if name in results
@@ -128,14 +128,14 @@ class PackedLogs:
         packed_rows = [tf.reshape(tf.concat(by_row, 1), [-1])] if by_row else []
         return tf.concat([exact[tf.newaxis], weighted, *packed_rows], 0)
 
-    def _refuse_unknown(self, most: int) -> None:
-        """Refuse logs of unknown shape, which cannot be found in a vector.
+    def _refuse_unknown(self) -> None:
+        """Refuse logs of unknown shape, which replicas cannot add up.
 
         Raises:
-            ValueError: more than `most` logs have an unknown shape; it names them.
+            ValueError: logs have an unknown shape; it names them.
         """
-        unknown = [one.name for one in self.noted.own if one.shape.num_elements() is None]
-        if len(unknown) > most:
+        unknown = [one.name for one in self.noted.own if not _is_known(one.shape)]
+        if unknown:
             raise ValueError(
                 f"A step returned {', '.join(unknown)} of unknown shape. Return a mean, a row for "
                 "each example, or a metric's result."
@@ -267,15 +267,16 @@ def _entries(flat: Logs) -> tuple[Entry, ...]:
 
 
 def _own(entries: Sequence[Entry], numbers: np.ndarray) -> Logs:
-    """Return a step's own logs. One may have an unknown size, and gets the remaining numbers."""
-    logs, begin = {}, 0
+    """Return a step's own logs; see `_with_shape` for those of unknown shape."""
+    logs = {}
     for name, shape, dtype in entries:
-        size = shape.num_elements()
-        if size is None:
-            size = len(numbers) - sum(one.shape.num_elements() or 0 for one in entries)
-        form = [-1 if side is None else side for side in shape]
-        logs[name] = _as_of(dtype, numbers[begin : begin + size].reshape(form))
-        begin += size
+        if _is_known(shape):
+            form = shape.as_list()
+        else:
+            begin = 1 + int(numbers[0])
+            form, numbers = numbers[1:begin].astype(int).tolist(), numbers[begin:]
+        size = math.prod(form)
+        logs[name], numbers = _as_of(dtype, numbers[:size].reshape(form)), numbers[size:]
     return logs
 
 
@@ -307,6 +308,18 @@ def _joined(vectors: Iterable[tf.Tensor]) -> tf.Tensor:
 def _as_vector(value: tf.Tensor) -> tf.Tensor:
     """Return a value as float64 [n], which is exact for int32 and float32."""
     return tf.reshape(tf.cast(value, tf.float64), [-1])
+
+
+def _with_shape(value: tf.Tensor) -> tf.Tensor:
+    """Return a value as float64 [n]; its rank and shape come first if they are not known."""
+    if _is_known(value.shape):
+        return _as_vector(value)
+    shape = tf.cast(tf.shape(value), tf.float64)
+    return tf.concat([tf.cast(tf.size(shape), tf.float64)[tf.newaxis], shape, _as_vector(value)], 0)
+
+
+def _is_known(shape: tf.TensorShape) -> bool:
+    return bool(shape.is_fully_defined())
 
 
 def _is_equal(value: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

@@ -282,6 +282,8 @@ class Steps:
             warn("train_on_batch" if self._name == TRAINING else "test_on_batch", others)
 
     def _run(self, call: Execution) -> tuple[int, Any]:
+        if call.begins_epoch:  # a fit without checkpoints, as in a callback, has no earlier moment
+            self._renew_rounds()
         source = call.source
         reading = self._reading(source)
         self._prepare(call.spec)
@@ -301,6 +303,7 @@ class Steps:
         if self._replicas.total > 1 and call.source.varies:
             self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
             if self._gathers:
+                self._note_trained()
                 return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading, place)
         self._note_trained()

@@ -19,7 +19,7 @@ class Unbuilt:
 
     def __init__(self, model: Any) -> None:
         layers = [one for one in keras_names.layers_within(model) if not one.built]
-        self._put_back = [*_of_layers(layers), *_of_generators()]
+        self._put_back = [*of_layers(layers), *_of_generators()]
 
     def restore(self) -> None:
         """Restore the layers' attributes and the generators, and remove attributes added since."""
@@ -30,7 +30,7 @@ class Unbuilt:
 @contextmanager
 def held_as_before(model: Any) -> Iterator[None]:
     """Restore the content of a model and all its layers after the context."""
-    back = [*_of_layers(keras_names.layers_within(model))]
+    back = [*of_layers(keras_names.layers_within(model))]
     try:
         yield
     finally:
@@ -38,7 +38,7 @@ def held_as_before(model: Any) -> Iterator[None]:
             put_back()
 
 
-def _of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
+def of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
     """Yield functions that restore the layers' present attributes, with their contents."""
     held = [*layers]
     trackers = [keras_names.tracker(one) for one in held]  # with the ids of a layer's parts

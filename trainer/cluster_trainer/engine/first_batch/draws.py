@@ -120,6 +120,7 @@ def _counted(own: Callable[..., Any], stateless: Callable[..., Any]) -> Callable
         low: Any = 0.0,
         high: Any = None,
         dtype: Any = tf.float32,
+        *_seed_and_name: Any,
         **keywords: Any,
     ) -> Any:
         names = ("minval", "maxval") if is_uniform else ("mean", "stddev")

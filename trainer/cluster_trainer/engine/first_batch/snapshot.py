@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.building.unbuilt import of_layers
 from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.replicas.state import queues
@@ -37,8 +38,8 @@ class Variable(NamedTuple):
 class Snapshot:
     """A snapshot of variables, and of the attributes of a model and its layers.
 
-    It covers all variables that a step may change, and the attributes themselves, but not the
-    contents of lists and dictionaries. A value is copied only when its variable is assigned.
+    It covers all variables that a step may change, and the attributes with the contents of lists,
+    dictionaries and sets. A value is copied only when its variable is assigned.
 
     Args:
         model: the compiled model.
@@ -51,7 +52,7 @@ class Snapshot:
             if (variable := variable_of(one)) is not None:
                 known[id(one)] = variable
         self._before = {key: (one, one.read()) for key, one in known.items()}
-        self._attributes = [(one, dict(vars(one))) for one in keras_names.layers_within(model)]
+        self._attributes = [*of_layers(keras_names.layers_within(model))]
         local = Replicas.of(model.distribute_strategy).local
         own = _own_state(model, known)
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
@@ -60,9 +61,8 @@ class Snapshot:
         """Restore the variables, bit for bit, and the attributes."""
         for variable, value in self._before.values():
             variable.write(value)
-        for layer, before in self._attributes:
-            vars(layer).clear()
-            vars(layer).update(before)
+        for put_back in self._attributes:
+            put_back()
 
     def own_values(self) -> dict[str, list[np.ndarray]]:
         """Return the values of the program's own state on all local replicas, by name."""
@@ -140,7 +140,9 @@ def _own_state(model: Any, known: Mapping[int, Variable]) -> dict[str, list[Vari
         is_queue = any(map(queues.is_queue, _parts(variable)))  # only a trace can gather its rows
         is_new = not any(id(one.handle) in left_out for one in copies)
         if is_new and not is_queue and copies[0].dtype.is_floating:
-            own[getattr(variable, "path", variable.name)] = copies
+            name = getattr(variable, "path", variable.name)
+            same = sum(one.partition(" (")[0] == name for one in own)
+            own[f"{name} ({same + 1})" if same else name] = copies
         if is_new and (is_queue or copies[0].dtype.is_floating):
             left_out |= {id(one.handle) for one in copies}
     untracked = [one for key, one in known.items() if key not in left_out]

@@ -8,6 +8,7 @@ devices between two calls, or between two steps of its own loop.
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
@@ -30,27 +31,50 @@ class Place:
     Attributes:
         owner: the Keras variable, or the layer.
         name: the name of the layer's attribute; None: the owner is a Keras variable.
+        index: the place within the attribute, a list or a dictionary; None: the attribute is the
+            variable.
     """
 
     owner: Any
     name: str | None = None
+    index: Any = None
 
     @property
-    def key(self) -> tuple[int, str | None]:
+    def key(self) -> tuple[int, str | None, Any]:
         """The identity of the place."""
-        return id(self.owner), self.name
+        return id(self.owner), self.name, self.index
 
     @property
     def variable(self) -> Any:
-        """The variable in this place now; None: it is not initialised yet."""
-        return vars(self.owner)[self.name] if self.name else keras_names.value_of(self.owner)
+        """The variable in this place now; None: it is not initialised yet, or was removed."""
+        if self.name is None:
+            return keras_names.value_of(self.owner)
+        value = vars(self.owner).get(self.name)
+        return value if self.index is None else dict(_items(value)).get(self.index)
 
     def put(self, variable: Any) -> None:
         """Put another variable in this place."""
-        if self.name:
+        if self.name is None:
+            keras_names.set_value(self.owner, variable)
+        elif self.index is None:
             vars(self.owner)[self.name] = variable
         else:
-            keras_names.set_value(self.owner, variable)
+            _put(vars(self.owner)[self.name], self.index, variable)
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the items of a list or a dictionary, by index or key; nothing of anything else."""
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
+
+
+def _put(container: Any, index: Any, variable: Any) -> None:
+    """Put a variable in a container, past the methods by which Keras and TensorFlow note it."""
+    for one in (container, tensorflow_names.without_wrapper(container)):
+        for kind in (list, dict):
+            if issubclass(type(one), kind):  # a wrapper only says that it is a dictionary
+                kind.__setitem__(one, index, variable)
 
 
 @dataclass
@@ -65,7 +89,7 @@ class _Known:
 class _OfProcess:
     """The state of all threads: places, the running calls, and how many there are of each model."""
 
-    known: dict[tuple[int, str | None], _Known] = field(default_factory=dict)
+    known: dict[tuple[int, str | None, Any], _Known] = field(default_factory=dict)
     calls: WeakKeyDictionary[keras.Model, int] = field(default_factory=WeakKeyDictionary)
     held: list["Held"] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -83,9 +107,22 @@ def places_of(model: keras.Model) -> list[Place]:
         found += optimizer.variables
     places = [Place(one) for one in {id(one): one for one in found}.values()]
     for layer in keras_names.layers_within(model):
-        own = [name for name, value in vars(layer).items() if isinstance(value, tf.Variable)]
-        places += [Place(layer, name) for name in own]
+        places += _places_in(layer)
     return [place for place in places if place.variable is not None]
+
+
+def _places_in(layer: Any) -> Iterator[Place]:
+    """Yield the places of a layer's attributes that are TensorFlow's own variables.
+
+    These are the variables of `statistics.plain_variables`, except those in tuples.
+    """
+    for name, value in vars(layer).items():
+        if isinstance(value, tf.Variable):
+            yield Place(layer, name)
+        elif any(isinstance(one, tf.Variable) for _, one in islice(_items(value), 1)):
+            for index, one in _items(value):
+                if isinstance(one, tf.Variable):
+                    yield Place(layer, name, index)
 
 
 def may_be_copied(model: keras.Model, strategy: tf.distribute.Strategy) -> bool:

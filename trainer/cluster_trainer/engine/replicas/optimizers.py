@@ -178,6 +178,9 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(_: Any, *arguments: Any, **keywords: Any) -> Any:
         return function(*arguments, **keywords)
 
+    ignored = inspect.Parameter("_optimizer", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    method.__signature__ = inspect.Signature([ignored, *parameters])  # type: ignore[attr-defined]
     return method
 
 
@@ -207,8 +210,8 @@ def _reducing(method: Callable[..., Any], *, takes_pairs: bool) -> Callable[...,
 def _names_of_two(method: Callable[..., Any]) -> list[str]:
     """Return the names of the first two arguments of a class's method, after `self`."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = inspect.signature(method).parameters.values()
-    return [one.name for one in parameters if one.kind is kind][1:3]
+    _, *parameters = inspect.signature(method).parameters.values()
+    return [one.name for one in parameters if one.kind is kind][:2]
 
 
 def _in_order(

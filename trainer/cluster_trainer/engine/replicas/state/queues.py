@@ -75,9 +75,15 @@ def _of_all(variable: Any, parts: Sequence[tf.Tensor]) -> tf.Tensor:
         return gathered(part[:count], "training (a queue)")
 
     rows = tf.concat([p if _is_of(variable, p) else with_others(p) for p in parts], 0)
-    size = variable.shape[0]
-    kept = rows[-size:] if _is_of(variable, parts[0]) else rows[:size]
+    kept = _that_fit(variable.shape[0], rows, are_new_last=_is_of(variable, parts[0]))
     return tf.cast(tf.ensure_shape(kept, variable.shape), variable.dtype)
+
+
+def _that_fit(size: int | None, rows: tf.Tensor, *, are_new_last: bool) -> tf.Tensor:
+    """Return the newest rows; all of them if the queue has no fixed size."""
+    if size is None:
+        return rows
+    return rows[-size:] if are_new_last else rows[:size]
 
 
 def _is_of(variable: Any, part: tf.Tensor) -> bool:
