@@ -42,6 +42,8 @@ class LivingProcess:
     session: int
     started: int
     """When the process started, in the kernel's ticks since boot."""
+    is_stopped: bool = False
+    """Whether SIGSTOP, or a like signal, has stopped it."""
 
 
 def living_processes() -> Iterator[LivingProcess]:
@@ -61,4 +63,4 @@ def living_process(pid: int) -> LivingProcess | None:
     if fields[STATE_FIELD] == b"Z":
         return None
     numbers = (int(fields[at]) for at in (PARENT_FIELD, SESSION_FIELD, START_FIELD))
-    return LivingProcess(pid, *numbers)
+    return LivingProcess(pid, *numbers, is_stopped=fields[STATE_FIELD] == b"T")

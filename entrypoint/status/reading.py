@@ -71,6 +71,8 @@ class Status:
     last_line: str
     is_alive: bool
     """Whether its entrypoint still runs."""
+    frozen: str
+    """The process that SIGSTOP has stopped: the entrypoint or the command; "" if there is none."""
 
     @property
     def trouble(self) -> str:
@@ -81,6 +83,8 @@ class Status:
             return f"it was stopped: {self.detail}"
         if not self.is_alive and self.state != "done":
             return "its entrypoint was killed"
+        if self.frozen and self.state != "done":
+            return f"{self.frozen} is stopped by SIGSTOP; SIGCONT lets it continue"
         if self.late_seconds > LATE_SECONDS:
             what = "without a step" if self.state == "training" else self.state
             return f"{what} for {self.late_seconds:.0f} s longer than it may take"
@@ -94,7 +98,7 @@ def read_all(within: Sequence[Path]) -> list[Status]:
     alive = [(folder, owner) for folder, owner in here if owner.is_alive]
     chosen = alive or sorted(here, key=lambda one: _changed(one[0] / STATE_FILE))[-1:]
     now = time.monotonic()
-    return [_status(folder, now, is_alive=bool(alive)) for folder, _ in chosen]
+    return [_status(folder, owner, now, is_alive=bool(alive)) for folder, owner in chosen]
 
 
 def read_owner(folder: Path) -> StatusKeeper | None:
@@ -122,15 +126,16 @@ def read_entrypoints(folder: Path) -> Entrypoints:
     return Entrypoints(_text(state, "state"), waits, _number(state, "waited_seconds"))
 
 
-def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
+def _status(folder: Path, owner: StatusKeeper, now: float, *, is_alive: bool) -> Status:
     state, command = _members(folder / STATE_FILE), _members(folder / COMMAND_FILE)
     word, told = _text(state, "state"), state
     if word in OF_A_COMMAND and command:
         said = _text(command, "state")
         word, told = (said if said in WORDS_OF_COMMANDS else "training"), command
     until = _number(told, "until") or math.inf
+    moment, pid = _deadline(folder)
     if told is command:
-        until = min(until, _deadline(folder))
+        until = min(until, moment)
     since = _number(told, "since") or _number(state, "since") or now
     saved = _number(command, "checkpoint_at")
     return Status(
@@ -154,16 +159,26 @@ def _status(folder: Path, now: float, *, is_alive: bool) -> Status:
         gate_wait_seconds=_number(state, "waited_seconds"),
         last_line=escaped(_read(folder / LINE_FILE).decode(errors="replace")),
         is_alive=is_alive,
+        frozen=_frozen({"its entrypoint": owner.pid, "its command": pid}),
     )
 
 
-def _deadline(folder: Path) -> float:
-    """Return the time by which the command's present call must end; infinity without a call."""
+def _frozen(pids: Mapping[str, int]) -> str:
+    """Return the name of the first process that is stopped; "" if none is."""
+    found = {name: living_process(pid) for name, pid in pids.items()}
+    return next((name for name, one in found.items() if one and one.is_stopped), "")
+
+
+def _deadline(folder: Path) -> tuple[float, int]:
+    """Return the time by which the command's present call must end, and the process that calls.
+
+    The time is infinity without a call, and the process is 0 if it is unknown.
+    """
     content = _read(folder / DEADLINE_FILE)
     if len(content) != DEADLINE.size:
-        return math.inf
+        return math.inf, 0
     moment, pid = DEADLINE.unpack(content)
-    return moment if moment >= 0 and living_process(pid) else math.inf
+    return (moment, pid) if moment >= 0 and living_process(pid) else (math.inf, 0)
 
 
 def _links(file: Path) -> tuple[Link, ...]:

@@ -72,7 +72,7 @@ def as_json(status: Status) -> str:
         "healthy": not status.trouble,
         "trouble": status.trouble,
     }
-    for internal in ("late_seconds", "is_alive", "network", "links"):
+    for internal in ("late_seconds", "is_alive", "frozen", "network", "links"):
         del members[internal]
     return json.dumps(members) + "\n"
 

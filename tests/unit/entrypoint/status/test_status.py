@@ -155,6 +155,45 @@ def test_a_command_may_say_its_step_itself(begin: Callable, reach: Callable) -> 
     assert (status.step, status.trouble) == (7, "")
 
 
+@pytest.mark.parametrize("who", ["entrypoint", "command"])
+def test_a_stopped_process_is_trouble_until_it_continues(
+    begin: Callable, reach: Callable, tmp_path: Path, who: str
+) -> None:
+    program = """import os, struct, time; from pathlib import Path
+no_call = struct.pack("dq", float("inf"), os.getpid())
+Path(os.environ["DEADLINE_FILE"]).write_bytes(no_call)
+print(os.getpid()); time.sleep(300)"""
+    started = begin(sys.executable, "-uc", program)
+    reach("running")
+    wait_until(lambda: read_all([tmp_path])[0].last_line, 10, "the process id", lambda: "")
+    (status,) = read_all([tmp_path])
+    assert status.trouble == ""
+    pid = started.pid if who == "entrypoint" else int(status.last_line)
+
+    def trouble() -> str:
+        return read_all([tmp_path])[0].trouble
+
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: f"its {who} is stopped" in trouble(), 10, "stopped", trouble)
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: not trouble(), 10, "continued", trouble)
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(10, ""), (40, "without a step")])
+def test_a_call_that_takes_too_long_is_trouble_after_half_a_minute(
+    begin: Callable, reach: Callable, seconds: int, said: str
+) -> None:
+    program = f"""import os, struct, time; from pathlib import Path
+late = struct.pack("dq", time.monotonic() - {seconds}, os.getpid())
+Path(os.environ["DEADLINE_FILE"]).write_bytes(late)
+Path(os.environ["STATUS_FILE"]).write_text('{{"state": "training"}}')
+print("told"); time.sleep(300)"""
+    begin(sys.executable, "-uc", program)
+    trouble = reach("training", line="told").trouble
+    assert said in trouble
+    assert bool(trouble) == bool(said)
+
+
 def test_a_worker_at_the_gate_names_who_is_missing(begin: Callable, reach: Callable) -> None:
     first, second = free_ports(2)
     hosts = f"127.0.0.1:{first},127.0.0.1:{second}"
