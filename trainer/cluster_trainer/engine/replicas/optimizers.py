@@ -178,7 +178,7 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(_: Any, *arguments: Any, **keywords: Any) -> Any:
         return function(*arguments, **keywords)
 
-    ignored = inspect.Parameter("_optimizer", inspect.Parameter.POSITIONAL_ONLY)
+    ignored = inspect.Parameter("optimizer_itself", inspect.Parameter.POSITIONAL_ONLY)
     parameters = inspect.signature(function).parameters.values()
     method.__signature__ = inspect.Signature([ignored, *parameters])  # type: ignore[attr-defined]
     return method
