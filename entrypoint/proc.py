@@ -62,5 +62,7 @@ def living_process(pid: int) -> LivingProcess | None:
         return None
     if fields[STATE_FIELD] == b"Z":
         return None
-    numbers = (int(fields[at]) for at in (PARENT_FIELD, SESSION_FIELD, START_FIELD))
-    return LivingProcess(pid, *numbers, is_stopped=fields[STATE_FIELD] == b"T")
+    parent, session, started = (
+        int(fields[at]) for at in (PARENT_FIELD, SESSION_FIELD, START_FIELD)
+    )
+    return LivingProcess(pid, parent, session, started, is_stopped=fields[STATE_FIELD] == b"T")
