@@ -11,8 +11,10 @@ from pathlib import Path
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
 PORT = 2222
-FOLDER_IN_HOME = "cluster-trainer"
-"""The default of dir=, the folder for runs and code: a folder in the user's home folder."""
+FOLDER = "~/cluster-trainer-runs"
+"""The default of dir=, the folder for runs and code."""
+EARLIER_FOLDER = "~/cluster-trainer"
+"""The default of earlier versions. A clone of this repository may have the same name."""
 MOST_PORT = 65535
 TARGET = re.compile(
     r"(?P<user>[A-Za-z_][A-Za-z0-9_.-]*@)?"
@@ -22,7 +24,7 @@ ADDRESS = r"[A-Za-z0-9][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\]"
 FORMS = {
     "gpus": (r"[0-9]+(,[0-9]+)*|all", "gpus=0,1 or gpus=all"),
     "data": (r"/[^:]*", "data=/a/folder, a path without a colon"),
-    "dir": (r"/[^:]*", "dir=/a/folder, a path without a colon"),
+    "dir": (r"~?/[^:]*", "dir=/a/folder or dir=~/a/folder, a path without a colon"),
     "address": (ADDRESS, "address=10.1.1.1, a name or an address; of IPv6, address=[fd00::1]"),
     "port": (r"[1-9][0-9]{0,4}", f"port=2222, a number from 1 to {MOST_PORT}"),
 }
@@ -40,7 +42,8 @@ class Host:
         target: "user@host" or "user@host:sshport".
         gpus: the GPUs to train on, "0,1" or "all"; "": all, if the image is for GPUs.
         data: the machine's folder that is mounted at /data; "": a folder in `dir`.
-        dir: the machine's folder for runs and code; "": FOLDER_IN_HOME.
+        dir: the machine's folder for runs and code; "~" is the user's home folder. "": it is not
+            given.
         address: the address by which the other machines reach it; "": the one SSH connects to.
         port: the port of its worker.
     """

@@ -1,14 +1,17 @@
-"""Finds the machines with the results of an earlier run, from the record of its start."""
+"""Finds the machines and the folders of an earlier run, from the record of its start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from local_cluster.commands.resume import HOSTS, name_of_run, was_of
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.given import project, runs_folder
+from local_cluster.settings.remembered import parse as settings_of
 from local_cluster.settings.remembered import record_of
-from machines.host import FOLDER_IN_HOME, parse
+from local_cluster.settings.settings import Settings
+from machines.host import EARLIER_FOLDER, FOLDER, Host, parse
 from machines.kept import Kept, refuse_none
 
 
@@ -32,8 +35,8 @@ def cluster_of(environ: Mapping[str, str]) -> Kept:
         told = f'RUN_NAME: received "{name}", a run of this machine'
         raise EndError(EXIT_CONFIGURATION, f"{told}; accepted: a run on other machines.")
     hosts = tuple(parse(was[HOSTS].splitlines()))
-    # A relative path, because SSH's commands start in the home folder.
-    folders = tuple(host.dir or FOLDER_IN_HOME for host in hosts)
+    # SSH's commands start in the home folder.
+    folders = tuple((host.dir or EARLIER_FOLDER).removeprefix("~/") for host in hosts)
     return Kept(was.get("COMPOSE_PROJECT_NAME") or project(environ), hosts, run, str(runs), folders)
 
 
@@ -46,3 +49,22 @@ def chosen(known: Kept | None, environ: Mapping[str, str]) -> Kept:
     if known and environ.get("RUN_NAME", known.run) in ("", "latest", known.run):
         return known
     return cluster_of(environ)
+
+
+def with_folders(
+    hosts: Sequence[Host], settings: Settings, environ: Mapping[str, str]
+) -> list[Host]:
+    """Return the hosts of a start, each with its folder for runs and code.
+
+    The record of a run that an earlier version started names no folders. Such a run keeps the
+    default of that version.
+
+    Raises:
+        EndError: the run's record cannot be read.
+    """
+    record = record_of(settings.runs, settings.run_name, environ)
+    was = settings_of(record.text()).get(HOSTS, "")
+    places = [host.dir for host in parse(was.splitlines())] if was else []
+    is_earlier = any(place in ("", EARLIER_FOLDER) for place in places)
+    default = EARLIER_FOLDER if is_earlier else FOLDER
+    return [host if host.dir else replace(host, dir=default) for host in hosts]

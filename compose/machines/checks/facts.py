@@ -7,14 +7,14 @@ import time
 from dataclasses import dataclass
 
 from local_cluster.engine import PROJECT
-from machines.host import FOLDER_IN_HOME
+from machines.host import FOLDER
 from machines.image import Image
 from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
 
 PROBE = """
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
 echo "cores=$(nproc 2>/dev/null)"
-d={folder}; [ -n "$d" ] || d="$HOME/{in_home}"; echo "dir=$d"
+d={folder}; case $d in "~/"*) d="$HOME/${{d#"~/"}}";; esac; echo "dir=$d"
 [ -z {data} ] || [ -d {data} ] || echo "no_data=1"
 [ -z {data} ] || (cd -P {data} && echo "real_data=$PWD")
 (cd -P "$HOME" && echo "real_home=$PWD")
@@ -86,8 +86,7 @@ class Facts:
 def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
     """Return the shell script that prints a machine's facts, one `name=value` on each line."""
     return PROBE.format(
-        folder=shlex.quote(machine.host.dir),
-        in_home=FOLDER_IN_HOME,
+        folder=shlex.quote(machine.host.dir or FOLDER),
         data=shlex.quote(machine.host.data),
         image=shlex.quote(image.name),
         image_form=image.FORM,

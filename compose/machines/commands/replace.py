@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Callable
 
@@ -47,8 +48,13 @@ def _was_done(kept: Kept, pair: tuple[str, str]) -> bool:
         coming = parse([pair[1]])
     except EndError:
         return False
-    there = [one for one in kept.machines if [one.host] == coming]
+    there = [one for one in kept.machines if [_as_given(one.host, coming[0])] == coming]
     return bool(there) and _named(kept, pair[0]) in (None, there[0])
+
+
+def _as_given(known: Host, given: Host) -> Host:
+    """Return a host of the cluster without its folder, if the other one has none."""
+    return known if given.dir else dataclasses.replace(known, dir="")
 
 
 def _text(hosts: Sequence[Host]) -> str:

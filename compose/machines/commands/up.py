@@ -13,7 +13,7 @@ from local_cluster.commands import up as local
 from local_cluster.messages import EXIT_CONFIGURATION
 from local_cluster.settings import locks
 from local_cluster.settings.settings import Settings
-from machines import host, image, kept, settings
+from machines import host, image, kept, past, settings
 from machines.checks import connections
 from machines.checks.check import check
 from machines.checks.facts import Facts
@@ -51,6 +51,7 @@ def up(environ: Mapping[str, str], replacement: Replacement | None = None) -> in
         held.enter_context(locks.of_project(chosen.project, chosen.user, environ, kept.BUSY))
         if environ.get("RUN_NAME"):
             _lock_run(chosen, environ, held)
+        hosts = past.with_folders(hosts, chosen, environ)
         started = _start(chosen, hosts, environ, held, replacement)
     watch = watch_of(started.kept, environ)
     code = watch.to_the_end()

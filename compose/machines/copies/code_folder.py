@@ -20,6 +20,24 @@ LEFT_OUT = (".git", "__pycache__", ".venv")
 DIGITS = 16
 IN_FOLDER = "code"
 """Below a machine's folder: one folder for each digest."""
+RECEIVE = """
+final={final}
+[ -d "$final" ] && exec cat >/dev/null
+set -e
+umask 077
+mkdir -p "$(dirname "$final")"
+new=$(mktemp -d "$final.XXXXXXXX")
+trap 'rm -rf "$new"' EXIT
+cat > "$new/tar"
+[ $(wc -c < "$new/tar") = {size} ] || {{ echo 'the connection was lost' >&2; exit 1; }}
+mkdir "$new/code"
+tar -x --no-same-permissions -f "$new/tar" -C "$new/code"
+mv -T -n "$new/code" "$final" || [ -d "$final" ]
+"""
+"""Receives a tar file. Other commands may receive the same one at the same time, because one
+machine may have several names, and several projects may use it. So each has a temporary folder,
+and the first one to finish gives it the final name. tar accepts a truncated stream, so the size is
+checked."""
 
 
 @dataclass(frozen=True)
@@ -102,20 +120,13 @@ def place_of(facts: Facts, digest: str) -> str:
 def send(code: CodeFolder, facts: Facts) -> str:
     """Copy the folder to a machine, unless it is there; return an error message, or "".
 
-    tar accepts a truncated stream, so the copy gets its final name only after its size is checked.
     Only the user may read it, because it may hold secrets.
     """
     place = place_of(facts, code.digest)
     size = Path(code.archive.name).stat().st_size
-    final, new = shlex.quote(place), shlex.quote(f"{place}.new")
-    command = (
-        f"[ -d {final} ] && exec cat >/dev/null; set -e; umask 077; rm -rf {new} {new}.tar; "
-        f"mkdir -p {new}; cat > {new}.tar; [ $(wc -c < {new}.tar) = {size} ] || "
-        "{ echo 'the connection was lost' >&2; exit 1; }; "
-        f"tar -x --no-same-permissions -f {new}.tar -C {new}; rm {new}.tar; mv {new} {final}"
-    )
+    script = RECEIVE.format(final=shlex.quote(place), size=size)
     with Path(code.archive.name).open("rb") as source:  # each machine reads from the start
-        process = facts.machine.start(command, source=source.fileno())
+        process = facts.machine.start(f"sh -c {shlex.quote(script)}", source=source.fileno())
         _, err = process.communicate()
     if process.returncode:
         said = last_line(err.decode(errors="replace"))

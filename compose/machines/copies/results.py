@@ -1,4 +1,7 @@
-"""Copies the results of a run from the machines into the run's folder here."""
+"""Copies the results of a run from the machines into the run's folder here.
+
+A worker's folder here then has the files of the folder on its machine, and no others.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import IO, cast
 
-from local_cluster.messages import complain
+from local_cluster.messages import complain, say
 from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
+from machines.copies.set_aside import set_aside
 from machines.kept import Kept
 from machines.machine import RUN, Machine, container_of, last_line
 
@@ -33,11 +37,14 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
     left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in without)
     command = f"tar -c -f - -C {shlex.quote(there)} {left_out} {machine.service}"
     process = machine.start(command, output=subprocess.PIPE)
-    not_saved = 0
+    saved, not_saved = set(), 0
     try:
         with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
             for member in tar:
-                not_saved += not _save(tar, member, machine.service, kept.folder)
+                if _save(tar, member, machine.service, kept.folder):
+                    saved.add(str(PurePosixPath(member.name)))
+                else:
+                    not_saved += 1
     except (tarfile.TarError, OSError) as error:
         process.kill()
         said = last_line(process.communicate()[1].decode(errors="replace"))
@@ -49,7 +56,7 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
     if not_saved:
         complain(f"{machine.name}: {not_saved} links or special files were not fetched")
     _save_lines(machine, kept)
-    return ""
+    return _set_aside(machine, kept, saved, without)
 
 
 def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: SharedFolder) -> bool:
@@ -73,6 +80,19 @@ def _save(tar: tarfile.TarFile, member: tarfile.TarInfo, service: str, run: Shar
         while piece := content.read(PIECE):
             file.write(piece)
     return True
+
+
+def _set_aside(machine: Machine, kept: Kept, saved: set[str], without: Sequence[str]) -> str:
+    """Set aside the files that the machine no longer has; return an error message, or ""."""
+    try:
+        count, where = set_aside(kept.folder, machine.service, saved, without)
+    except OSError as error:
+        return f"{machine.name}: files that it no longer has could not be moved: {error}"
+    if where:
+        say(
+            f"{machine.name} no longer has {count} file(s) that were here; they are in {where.path}"
+        )
+    return ""
 
 
 def _save_lines(machine: Machine, kept: Kept) -> None:

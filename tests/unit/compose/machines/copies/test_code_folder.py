@@ -1,6 +1,7 @@
 """The code folder that is copied to machines."""
 
 import os
+import shutil
 
 import pytest
 
@@ -8,9 +9,21 @@ from local_cluster.messages import EndError
 from machines.checks.facts import Facts
 from machines.copies import code_folder
 from machines.host import Host
-from machines.machine import Machine
+from machines.machine import Machine, at_once
 
 MACHINE = Machine(Host("ana@m1"), 0)
+BOTH = """#!/bin/sh
+touch {folder}/$$
+until [ $(ls {folder} | wc -l) = 2 ]; do sleep 0.02; done
+exec {tar} "$@"
+"""
+"""A `tar` that waits until a second one runs."""
+OVERTAKEN = """#!/bin/sh
+for last; do :; done
+mkdir "$last" && touch "$last/train.py"
+exec {mv} "$@"
+"""
+"""A `mv` that another copy of the same folder has overtaken."""
 
 
 @pytest.fixture
@@ -105,3 +118,32 @@ def test_only_the_user_may_read_a_copy(folder, tmp_path):
     assert all(
         one.lstat().st_mode & 0o077 == 0 for one in [copy, copy / "package", copy / "train.py"]
     )
+
+
+def test_two_copies_at_the_same_time_do_not_disturb_each_other(folder, tmp_path):
+    code = code_folder.pack(str(folder), folder / "runs")
+    (tmp_path / "both").mkdir()
+    _replace(tmp_path, "tar", BOTH.format(folder=tmp_path / "both", tar=shutil.which("tar")))
+    assert at_once(lambda one: code_folder.send(code, one), [facts_of(tmp_path)] * 2) == ["", ""]
+    (copy,) = (tmp_path / "there is/code").iterdir()
+    assert code_folder.pack(str(copy), folder).digest == code.digest
+
+
+def test_a_copy_that_another_one_overtakes_leaves_it_as_it_is(folder, tmp_path):
+    code = code_folder.pack(str(folder), folder / "runs")
+    _replace(tmp_path, "mv", OVERTAKEN.format(mv=shutil.which("mv")))
+    assert code_folder.send(code, facts_of(tmp_path)) == ""
+    (copy,) = (tmp_path / "there is/code").iterdir()
+    assert [one.name for one in copy.iterdir()] == ["train.py"]
+
+
+def test_a_copy_that_fails_leaves_nothing(folder, tmp_path):
+    code = code_folder.pack(str(folder), folder / "runs")
+    _replace(tmp_path, "tar", "#!/bin/sh\necho the disk is full >&2\nexit 2\n")
+    assert "the disk is full" in code_folder.send(code, facts_of(tmp_path))
+    assert not [*(tmp_path / "there is/code").iterdir()]
+
+
+def _replace(tmp_path, name, program):
+    (tmp_path / "programs" / name).write_text(program)
+    (tmp_path / "programs" / name).chmod(0o755)

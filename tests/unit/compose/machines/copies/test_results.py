@@ -19,6 +19,28 @@ def home(tmp_path):
     return Kept("p", (MACHINE.host,), "first", str(tmp_path / "home"), (str(tmp_path),))
 
 
+@pytest.fixture
+def there(tmp_path):
+    """The worker's folder on the machine, with a checkpoint and metrics."""
+    folder = tmp_path / "runs/first/worker-0"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints/1.npz").write_text("1")
+    (folder / "metrics.jsonl").write_text("old")
+    return folder
+
+
+def fetched(there, home, without=()):
+    """Fetch; return the worker's folder here, and the files that were set aside, with contents."""
+    assert results.fetch(MACHINE, str(there.parent), home, without) == ""
+    here = home.folder.path
+    return _contents(here / "worker-0"), _contents(here / "earlier")
+
+
+def _contents(folder):
+    files = [one for one in folder.rglob("*") if not one.is_dir()]
+    return {str(one.relative_to(folder)): one.read_text() for one in files}
+
+
 def test_results_come_home_and_links_do_not(tmp_path, home):
     there = tmp_path / "runs/first/worker-0"
     (there / "checkpoints").mkdir(parents=True)
@@ -59,3 +81,76 @@ def test_a_machine_cannot_write_beside_the_workers_folder(tmp_path, home, name):
 
 def test_a_folder_that_is_gone_is_said(tmp_path, home):
     assert results.fetch(MACHINE, str(tmp_path / "gone"), home).startswith("ana@m1: ")
+
+
+def test_files_that_a_machine_no_longer_has_are_set_aside(there, home, capfd):
+    fetched(there, home)
+    (there / "checkpoints/2.npz").write_text("2")
+    (there / "checkpoints/1.npz").unlink()
+    here, aside = fetched(there, home)
+    assert here == {"metrics.jsonl": "old", "checkpoints/2.npz": "2"}
+    ((place, text),) = aside.items()
+    assert (place.partition("/")[2], text) == ("worker-0/checkpoints/1.npz", "1")
+    said = capfd.readouterr().out
+    assert "ana@m1 no longer has 1 file(s)" in said
+    assert str(home.folder.path / "earlier") in said
+
+
+def test_a_run_that_began_again_replaces_the_earlier_one(there, home):
+    fetched(there, home)
+    (there / "earlier/then").mkdir(parents=True)
+    for name in ("checkpoints", "metrics.jsonl"):
+        (there / name).rename(there / "earlier/then" / name)
+    (there / "train.log").write_text("new")
+    here, aside = fetched(there, home)
+    earlier = {"earlier/then/metrics.jsonl": "old", "earlier/then/checkpoints/1.npz": "1"}
+    assert here == {"train.log": "new", **earlier}
+    assert {place.partition("/")[2] for place in aside} == {
+        "worker-0/checkpoints/1.npz",
+        "worker-0/metrics.jsonl",
+    }
+
+
+def test_a_users_own_files_are_set_aside_and_never_overwritten(there, home):
+    fetched(there, home)
+    for text in ("first", "second"):
+        (home.folder.path / "worker-0/notes.txt").write_text(text)
+        fetched(there, home)
+    _, aside = fetched(there, home)
+    assert sorted(aside.values()) == ["first", "second"]
+
+
+def test_large_files_stay_if_only_records_are_fetched(there, home):
+    fetched(there, home)
+    (there / "checkpoints/1.npz").unlink()
+    (there / "metrics.jsonl").unlink()
+    here, aside = fetched(there, home, ("checkpoints", "*.keras"))
+    assert here == {"checkpoints/1.npz": "1"}
+    assert [*aside.values()] == ["old"]
+
+
+def test_the_workers_output_stays(there, home):
+    fetched(there, home)
+    (home.folder.path / "worker-0/container.log").write_text("lines")
+    here, aside = fetched(there, home)
+    assert here["container.log"] == "lines"
+    assert aside == {}
+
+
+def test_nothing_is_set_aside_if_the_results_could_not_be_fetched(tmp_path, there, home):
+    fetched(there, home)
+    (tmp_path / "programs/tar").write_text("#!/bin/sh\nexit 2\n")
+    (tmp_path / "programs/tar").chmod(0o755)
+    assert "could not be fetched" in results.fetch(MACHINE, str(there.parent), home)
+    assert (home.folder.path / "worker-0/metrics.jsonl").exists()
+    assert not (home.folder.path / "earlier").exists()
+
+
+def test_a_link_here_is_set_aside_and_not_followed(tmp_path, there, home):
+    fetched(there, home)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").touch()
+    (home.folder.path / "worker-0/link").symlink_to(tmp_path / "mine")
+    assert results.fetch(MACHINE, str(there.parent), home) == ""
+    assert not (home.folder.path / "worker-0/link").is_symlink()
+    assert (tmp_path / "mine/file").exists()
