@@ -77,9 +77,8 @@ def test_sigkill_while_it_starts(run, ends_as_undisturbed):
     run.kill(WORKER)
     # The others wait for it, so nobody notices the loss before it is at the gate again.
     run.come_back(WORKER)
-    ends_as_undisturbed(
-        run, "SIGKILL of a worker while it starts", INTERVAL, noticed_within=AWAY_SECONDS
-    )
+    scenario = "SIGKILL of a worker while it starts"
+    ends_as_undisturbed(run, scenario, INTERVAL, noticed_within=AWAY_SECONDS, may_be_missed=True)
 
 
 @long

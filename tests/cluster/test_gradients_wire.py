@@ -45,8 +45,12 @@ def train(workbench, tmp_path_factory):
             case = Case(wire, 2, settings | {"TRAINER_WIRE": wire})
             ended = run_cases(workbench, tmp_path_factory.mktemp("wire"), [case], volumes)
             runs[wire] = ended[wire].raise_unless_done()
-        digests = {result["weights_sha256"] for result in runs["bfloat16"].results()}
-        assert len(digests) == 1
+        digests = {
+            wire: {result["weights_sha256"] for result in run.results()}
+            for wire, run in runs.items()
+        }
+        assert len(digests["bfloat16"]) == 1
+        assert not digests["bfloat16"] & digests["float32"]  # else the wire makes no difference
         last = {wire: run.metrics()[-1] for wire, run in runs.items()}
         found = {
             wire: Trained(line["test_accuracy"], line["test_examples"])

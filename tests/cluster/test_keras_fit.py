@@ -140,8 +140,8 @@ def test_two_devices_end_as_one(outcomes, name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", TOLERANCES)
-def test_each_program_ends_on_two_devices_as_on_one(all_outcomes, name):
+@pytest.mark.parametrize("name", [name for name in TOLERANCES if name not in ON_DEVICES])
+def test_the_other_programs_end_on_two_devices_as_on_one(all_outcomes, name):
     assert_close(all_outcomes["devices"][name], all_outcomes["alone"][name], TOLERANCES[name])
 
 
@@ -224,7 +224,10 @@ def test_all_replicas_have_the_loss_scale_of_one_device(outcomes):
 
 
 def test_a_callback_sees_each_batch(outcomes):
-    assert len(outcomes["worker-0"]["callbacks"]["batches"]) % 4 == 0
+    found = outcomes["worker-0"]["callbacks"]
+    epochs = len(found["history"]["loss"])
+    assert 0 < epochs < 5
+    assert len(found["batches"]) == 4 * epochs
 
 
 def test_nothing_else_was_run(outcomes):

@@ -22,5 +22,7 @@ def test_sees_containers_networks_and_volumes(workbench):
 
 
 def test_a_cluster_leaves_neither_container_nor_network_nor_volume(run, workbench):
-    run(WORKERS=1, TRAINER_MODEL="no-such-model")
+    refused = run(WORKERS=1, TRAINER_MODEL="no-such-model")
+    assert refused.code == 78, refused.output  # by its worker, which has run
+    assert "worker-0" in refused.output
     assert workbench.leftovers() == []

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SSH = """#!/bin/sh
 command=; name=
@@ -48,7 +49,7 @@ class FakeMachine:
     @property
     def containers(self) -> dict[str, str]:
         """The state of each container, by name."""
-        return {one.name: json.loads(one.read_text())["state"] for one in self._files()}
+        return {file.name: content["state"] for file, content in _contents(self.folder)}
 
     def put(self, name: str, state: str, **labels: str) -> None:
         """Create a container."""
@@ -56,9 +57,10 @@ class FakeMachine:
         _write(place, {"state": state, "labels": labels, "starts": 1})
 
     def calls(self, word: str) -> list[list[str]]:
-        """Return the docker commands of a kind, in order."""
+        """Return the docker commands of a kind, in order; one that is being written is none yet."""
         with suppress(FileNotFoundError):
-            lines = (self.folder / "calls").read_text().splitlines()
+            whole, _, _ = (self.folder / "calls").read_text().rpartition("\n")
+            lines = whole.splitlines()
             return [call for line in lines if (call := json.loads(line))[0] == word]
         return []
 
@@ -91,9 +93,6 @@ class FakeMachine:
         """Make the hanging commands fail, and later commands work."""
         (self.folder / f"hang-{word}").unlink()
 
-    def _files(self) -> Iterator[Path]:
-        yield from sorted((self.folder / "containers").iterdir())
-
 
 def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
     """Create machines, and the fake programs for PATH in `bin`."""
@@ -107,6 +106,13 @@ def make(folder: Path, names: list[str]) -> dict[str, FakeMachine]:
     for name in [*names, "here"]:
         (folder / name / "containers").mkdir(parents=True)
     return {name: FakeMachine(folder / name) for name in names}
+
+
+def _contents(machine: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield the containers of a machine; another process may remove one meanwhile."""
+    for file in sorted((machine / "containers").iterdir()):
+        with suppress(FileNotFoundError):
+            yield file, json.loads(file.read_text())
 
 
 def _write(file: Path, content: dict[str, object]) -> None:
@@ -178,21 +184,20 @@ def _inspect(containers: Path, words: list[str]) -> int:
     if not file.exists():
         return _fail(f"Error: No such object: {words[-1]}")
     form = words[2] if words[1] == "--format" else ""
-    print(_filled(form, file))
+    print(_filled(form, file.name, json.loads(file.read_text())))
     return 0
 
 
-def _filled(form: str, file: Path) -> str:
+def _filled(form: str, name: str, content: dict[str, Any]) -> str:
     """Return a template filled with a container's values."""
-    content = json.loads(file.read_text())
     fields = {
         "{{.State.Status}}": content["state"],
         "{{.State.ExitCode}}": "0",
         "{{.State.StartedAt}}": "2026-11-28T10:00:00Z",
         "{{.Config.StopTimeout}}": "10",
-        "{{.Id}}": file.name,
-        "{{.ID}}": file.name,
-        "{{.Names}}": file.name,
+        "{{.Id}}": name,
+        "{{.ID}}": name,
+        "{{.Names}}": name,
     }
     for field, value in fields.items():
         form = form.replace(field, value)
@@ -223,13 +228,12 @@ def _rm(containers: Path, words: list[str]) -> int:
 
 def _ps(containers: Path, words: list[str]) -> int:
     labels = [word.removeprefix("label=") for word in words if word.startswith("label=")]
-    for file in sorted(containers.iterdir()):
-        found = json.loads(file.read_text())
+    for file, found in _contents(containers.parent):
         wanted = {text.partition("=")[0]: text.partition("=")[2] for text in labels}
         has_all = all(found["labels"].get(name) == text for name, text in wanted.items())
         if has_all and ("--all" in words or found["state"] == "running"):
             form = words[words.index("--format") + 1] if "--format" in words else "{{.Names}}"
-            print(_filled(form, file))
+            print(_filled(form, file.name, found))
     return 0
 
 

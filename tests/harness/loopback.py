@@ -80,4 +80,4 @@ def run_cases(
 def _ended(folder: Path) -> ClusterRun:
     codes = json.loads((folder / "codes.json").read_text())
     outputs = [file.read_text(errors="replace") for file in sorted(folder.glob("*.log"))]
-    return ClusterRun(max(codes), "".join(outputs), folder)
+    return ClusterRun(max(codes, key=abs), "".join(outputs), folder)  # -9: killed by a signal

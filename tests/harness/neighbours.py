@@ -225,14 +225,17 @@ class Entrypoints:
     def ring_after(self, workers: Sequence[Entrypoint], generation: int) -> int:
         """Wait until these workers are in one newer ring; return that ring's generation."""
 
-        def one_ring() -> int | None:
-            rings = [worker.ring for worker in workers]
-            newer = rings[0].get("generation", 0)
-            expected = [_place(rank, len(workers), newer) for rank in range(len(workers))]
-            return newer if newer > generation and rings == expected else None
+        found = generation
 
-        wait_until(one_ring, SECONDS, f"a ring after {generation}", lambda: self._logs(workers))
-        return workers[0].ring["generation"]
+        def is_one_ring() -> bool:
+            nonlocal found
+            rings = [worker.ring for worker in workers]
+            found = rings[0].get("generation", 0)
+            expected = [_place(rank, len(workers), found) for rank in range(len(workers))]
+            return found > generation and rings == expected
+
+        wait_until(is_one_ring, SECONDS, f"a ring after {generation}", lambda: self._logs(workers))
+        return found
 
     def _logs(self, workers: Sequence[Entrypoint]) -> str:
         return "\n".join(f"{one.said[-3:]}\n" + "\n".join(one.lines) for one in workers)

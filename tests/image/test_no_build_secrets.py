@@ -27,7 +27,9 @@ def host_certificates() -> list[str]:
 
 
 def test_no_configuration_of_an_installer(run_bash):
-    assert run_bash(FIND_CONFIGURATION, user="0:0").split() == []
+    # The probe shows that the search works.
+    search = f"touch /opt/uv.toml; {FIND_CONFIGURATION}"
+    assert run_bash(search, user="0:0").split() == ["/opt/uv.toml"]
 
 
 def test_no_secret_mount_point_is_left(run_bash):
@@ -35,8 +37,9 @@ def test_no_secret_mount_point_is_left(run_bash):
     # The status file of this start is not part of the image.
     ours = "-path '/tmp/cluster-trainer-*.status*'"
     found = f"find {places} -mindepth 1 ! {ours} 2>/dev/null"
-    script = f"{found}; ls -d /run/secrets /kaniko 2>/dev/null"
-    assert run_bash(script, user="0:0").split() == []
+    # The probe shows that the search works.
+    script = f"touch /srv/probe; {found}; ls -d /run/secrets /kaniko 2>/dev/null"
+    assert run_bash(script, user="0:0").split() == ["/srv/probe"]
 
 
 def test_environment_names_no_certificates_or_index(workbench):

@@ -65,7 +65,10 @@ def run(where, strategy, folder, names=None):
         keras.utils.set_random_seed(3)
         outcomes[name] = as_lists(every[name](strategy))
         print(f"{where} {name} {time.monotonic() - began:.1f} s", flush=True)
-    (folder / f"{where}.json").write_text(json.dumps(outcomes))
+    # In one move: the other worker ends both, once it sees the file.
+    unfinished = folder / f"{where}.unfinished"
+    unfinished.write_text(json.dumps(outcomes))
+    unfinished.rename(folder / f"{where}.json")
 
 
 def run_over_ring(task, folder):

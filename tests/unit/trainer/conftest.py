@@ -1,3 +1,4 @@
+import logging
 import os
 from pathlib import Path
 
@@ -8,6 +9,13 @@ import pytest
 def found_by_children(monkeypatch):
     """Let Python processes that a test starts find the package."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3] / "trainer"))
+
+
+@pytest.fixture
+def warnings(caplog, monkeypatch):
+    """The log, wherever an earlier test's run has sent it."""
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    return caplog
 
 
 @pytest.fixture

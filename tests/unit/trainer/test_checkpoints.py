@@ -1,5 +1,4 @@
 import errno
-import logging
 import os
 import stat
 import threading
@@ -36,12 +35,6 @@ def checkpoint(step=1, values=(), **fields):
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "checkpoints")
-
-
-@pytest.fixture
-def warnings(caplog):
-    logging.getLogger("trainer").propagate = True
-    return caplog
 
 
 def files(store):

@@ -1,6 +1,5 @@
 """The checkpoint that counts where some of the workers are new to the others."""
 
-import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,12 +52,6 @@ class OfRing:
 @pytest.fixture
 def stores(tmp_path):
     return [Store(tmp_path / f"{rank}") for rank in range(NEW + 1)]
-
-
-@pytest.fixture
-def warnings(caplog):
-    logging.getLogger("trainer").propagate = True
-    return caplog
 
 
 def have(stores: list[Store], *kept: Checkpoint | None) -> None:

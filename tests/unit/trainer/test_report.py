@@ -1,6 +1,8 @@
 import errno
 import json
 import queue
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,7 +25,9 @@ METRICS = {
 
 @pytest.fixture
 def reporter(tmp_path):
-    return Reporter(tmp_path, epochs=12)
+    made = Reporter(tmp_path, epochs=12)
+    yield made
+    made._ended.set()  # noqa: SLF001  its heartbeat must not log into other tests
 
 
 def result(folder):
@@ -65,12 +69,31 @@ def test_a_silent_run_says_what_it_is_at(reporter, lines, monkeypatch):
         assert lines.get(timeout=20) == "epoch 1/12  training: 5 of 100 steps"
 
 
-def test_a_run_that_speaks_needs_no_heartbeat(reporter, lines):
+class SpeaksInTime:
+    """Stands for a run's end, after three waits; a second before each is over, the run speaks."""
+
+    def __init__(self, reporter, clock):
+        self.reporter, self.clock, self.waits = reporter, clock, 0
+
+    def wait(self, seconds):
+        self.clock[0] += seconds - 1
+        self.reporter.epochs([METRICS], is_new=True)
+        self.clock[0] += 1
+        self.waits += 1
+        return self.waits == 3
+
+    def set(self):
+        pass
+
+
+def test_a_run_that_speaks_needs_no_heartbeat(reporter, lines, monkeypatch):
+    clock = [time.monotonic()]
+    monkeypatch.setattr(report, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(reporter, "_ended", SpeaksInTime(reporter, clock))
     reporter.doing("epoch 1/12  training")
-    reporter.start_heartbeat()
-    reporter.epochs([METRICS], is_new=True)
-    assert lines.get(timeout=20).startswith("epoch  3/12  step 36")
-    assert lines.empty()
+    reporter._beat()  # noqa: SLF001
+    said = [lines.get_nowait() for _ in range(lines.qsize())]
+    assert said == [describe(METRICS, 12)] * 3
 
 
 def test_the_result_says_how_far_the_run_came(reporter, tmp_path):
@@ -143,8 +166,9 @@ def full_disk(monkeypatch):
     monkeypatch.setattr(metrics_file, "write_whole", fail)
 
 
-def test_a_full_disk_costs_a_warning(reporter, full_disk, caplog):  # noqa: ARG001
-    report.log.propagate = True
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_costs_a_warning(reporter, caplog, monkeypatch):
+    monkeypatch.setattr(report.log, "propagate", True)
     reporter.epochs([METRICS], is_new=True)
     assert "metrics.jsonl could not be written" in caplog.text
     assert "No space left on device" in caplog.text

@@ -1,5 +1,8 @@
 """The differences between the code of several workers."""
 
+import sys
+from types import ModuleType
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,5 +51,11 @@ def test_installed_packages_are_found():
 
 
 def test_a_file_that_cannot_be_read_is_left_out(monkeypatch, tmp_path):
-    monkeypatch.setattr(script_text.sys, "argv", [str(tmp_path / "gone.py")])
-    assert not [name for name in code({}) if name.endswith("gone.py")]
+    script, gone = tmp_path / "task.py", ModuleType("gone")
+    script.touch()
+    gone.__file__ = str(tmp_path / "gone.py")
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.setitem(sys.modules, "gone", gone)
+    uncached = script_text._read_texts.__wrapped__  # noqa: SLF001
+    monkeypatch.setattr(script_text, "_read_texts", uncached)
+    assert [name for name in code({}) if name.startswith("file ")] == ["file task.py"]

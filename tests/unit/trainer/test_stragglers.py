@@ -92,7 +92,7 @@ def test_an_hour_of_what_was_recorded_of_equal_workers_has_no_false_alarm(change
 
 
 @pytest.mark.parametrize("workers", [2, 3, 8])
-def test_a_worker_with_a_quarter_of_a_processor_is_named_within_15_seconds(workers):
+def test_a_worker_with_a_quarter_of_a_processor_is_named_within_10_seconds(workers):
     row = [0.28] * workers
     row[1] = 0.97
     when, who = named_after([row] * 30)

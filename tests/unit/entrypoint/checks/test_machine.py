@@ -21,15 +21,15 @@ def test_it_is_a_gpu_where_there_is_one_and_the_image_is_for_it(kind):
     assert devices_of(TRAINER, {}) == kind
 
 
+@pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize("name", ["TRAINER_DEVICES", "TRAINER_LOGICAL_CPUS"])
-def test_a_setting_decides_for_itself(kind, name):
-    assert kind
+def test_a_setting_decides_for_itself(name):
     assert devices_of(TRAINER, {name: "2"}) == ""
 
 
+@pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize("flag", ["--devices=CPU:0", "--devices", "--logical-cpus=2"])
-def test_so_does_a_flag(kind, flag):
-    assert kind
+def test_so_does_a_flag(flag):
     assert devices_of([*TRAINER, flag], {}) == ""
 
 

@@ -78,8 +78,9 @@ def test_a_slow_link_is_measured_and_does_not_slow_the_others_down():
 def test_at_a_start_it_takes_little_time_and_little_data():
     with limited(MBIT_80 / 10) as slow:
         began = time.monotonic()
-        measured_by([over_tcp(), slow], effort=AT_A_START)
+        results = measured_by([over_tcp(), slow], effort=AT_A_START)
         assert time.monotonic() - began < 1.5
+    assert [len(links) for links in results] == [2, 2]
     assert AT_A_START.data_bytes < 10_000_000
     assert AT_A_START.ping_seconds + AT_A_START.data_seconds <= 0.3
 

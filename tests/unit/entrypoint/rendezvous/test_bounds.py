@@ -75,34 +75,47 @@ def raw(template: str, text: str) -> bytes:
     return template.replace("TEXT", text).encode()
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        raw('{"kind":"TEXT"}', DELETE * 60_000),
-        raw('{"kind":"status","line":"TEXT"}', DELETE * LONGEST_TEXT),
-        raw('{"kind":"status","line":"TEXT"}', "x" * LONGEST_TEXT),
-        raw(
-            f'{{"kind":"contradiction","problems":[{",".join(["[TEXT,TEXT,TEXT,TEXT]"] * 50)}]}}',
-            f'"{DELETE * 315}"',
-        ),
-        raw(
-            f'{{"kind":"contradiction","problems":[{",".join(["[TEXT,TEXT,TEXT,TEXT]"] * 50)}]}}',
-            f'"{"x" * 315}"',
-        ),
-    ],
-    ids=["kind", "status with controls", "status", "problems with controls", "problems"],
-)
-@pytest.mark.parametrize("claims", ["to be the chief", "to be a member"])
-def test_what_a_peer_sends_is_bounded_after_escaping(cluster, impostor, payload, claims):
+PROBLEMS = f'{{"kind":"contradiction","problems":[{",".join(["[TEXT,TEXT,TEXT,TEXT]"] * 50)}]}}'
+NO_MESSAGE = "sent something that is not a message of this gate"
+PAYLOADS = {
+    "kind": raw('{"kind":"TEXT"}', DELETE * 60_000),
+    "status with controls": raw('{"kind":"status","line":"TEXT"}', DELETE * LONGEST_TEXT),
+    "status": raw('{"kind":"status","line":"TEXT"}', "x" * LONGEST_TEXT),
+    "problems with controls": raw(PROBLEMS, f'"{DELETE * 315}"'),
+    "problems": raw(PROBLEMS, f'"{"x" * 315}"'),
+}
+HEARD_OF_CHIEF = {
+    "kind": NO_MESSAGE,
+    "status with controls": NO_MESSAGE,
+    "status": "x" * 1000,
+    "problems with controls": r"\x7f" * 50,
+    "problems": "x" * 200,
+}
+UNEXPECTED = 'sent "status" when it should not have'
+HEARD_OF_MEMBER = HEARD_OF_CHIEF | {"status with controls": UNEXPECTED, "status": UNEXPECTED}
+
+
+def assert_bounded(worker, heard: str) -> None:
+    """Assert that a worker has reacted to what it received, in lines that a pipe takes."""
+    said = [str(worker.end()), *worker.lines]
+    assert any(heard in one for one in said), said
+    assert max(len(one.encode()) for one in said) < PIPE // 2
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_what_a_chief_sends_is_bounded_after_escaping(cluster, impostor, name):
     two = cluster(2)
-    rank = 0 if claims == "to be the chief" else 1
-    card = Card.of(two.facts, two.member(rank).task, "boot", is_chief=rank == 0)
-    line = card.message(CARD)
-    impostor(two.member(rank).address, encode(line), payload)
-    worker = two.start(1 - rank, timeout_seconds=0.5)
-    said = str(worker.end())
-    assert len(said.encode()) < PIPE // 2
-    assert max(len(line) for line in [*worker.lines, said]) < PIPE // 2
+    card = Card.of(two.facts, two.member(0).task, "boot", is_chief=True)
+    impostor(two.member(0).address, encode(card.message(CARD)), PAYLOADS[name])
+    assert_bounded(two.start(1, timeout_seconds=1.5), HEARD_OF_CHIEF[name])
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+def test_what_a_member_answers_is_bounded_after_escaping(cluster, impostor, name):
+    """The chief expects a card, and reads no later message of a member that it has dialled."""
+    two = cluster(2)
+    impostor(two.member(1).address, PAYLOADS[name])
+    assert_bounded(two.start(0, timeout_seconds=1.5), HEARD_OF_MEMBER[name])
 
 
 def test_a_line_of_long_names_and_reasons_is_one_that_members_take():

@@ -30,8 +30,6 @@ JSON = st.recursive(
     max_leaves=20,
 )
 FIELDS = st.dictionaries(TEXT.filter(lambda name: name != "kind"), JSON, max_size=8)
-NAMES = (*Card.of.__annotations__, "task", "index", "boot", "hosts", "settings", "is_chief")
-CARD_FIELDS = st.dictionaries(st.sampled_from(NAMES), JSON, max_size=12)
 FACTS = st.builds(
     Facts,
     hosts=st.lists(TEXT, max_size=5).map(tuple),
@@ -40,6 +38,15 @@ FACTS = st.builds(
     gpus_per_worker=TEXT,
     settings=st.dictionaries(TEXT, st.text(max_size=300), max_size=5),
 )
+
+
+WHOLE = Card.of(
+    Facts(hosts=(), image="0.1.0", tensorflow="", gpus_per_worker="", settings={}),
+    Task("worker", 1),
+    "b",
+    is_chief=False,
+)
+FIELDS_OF_CARD = WHOLE.message("card").fields
 
 
 def pair(token: str | None, other: str | None) -> tuple[Signer, Signer]:
@@ -92,17 +99,23 @@ def test_a_card_survives_its_way(facts, is_chief):
 
 
 def test_a_card_of_an_earlier_image_is_read_so_that_it_hears_of_the_difference():
-    facts = Facts(hosts=(), image="0.1.0", tensorflow="", gpus_per_worker="", settings={})
-    fields = dict(Card.of(facts, Task("worker", 1), "b", is_chief=False).message("card").fields)
+    fields = dict(FIELDS_OF_CARD)
     for later in ("generation", "ring_size", "devices", "min_workers", "workspace", "asks"):
         del fields[later]
     assert Card.read(Message("card", fields)).image == "0.1.0"
 
 
-@given(CARD_FIELDS)
-def test_anything_else_is_no_card(fields):
+@given(st.dictionaries(st.sampled_from([*FIELDS_OF_CARD]), JSON, min_size=1, max_size=3))
+def test_a_card_with_other_values_is_read_or_refused(changed):
     with contextlib.suppress(MessageError):
-        Card.read(Message("card", fields))
+        assert isinstance(Card.read(Message("card", {**FIELDS_OF_CARD, **changed})), Card)
+
+
+@pytest.mark.parametrize("name", FIELDS_OF_CARD)
+@pytest.mark.parametrize("value", [None, [], {"": []}, 1.5, "\n"])
+def test_no_field_of_a_card_takes_what_no_worker_sends(name, value):
+    with pytest.raises(MessageError):
+        Card.read(Message("card", {**FIELDS_OF_CARD, name: value}))
 
 
 def test_a_card_of_very_many_settings_fits_into_a_message():

@@ -202,13 +202,13 @@ def test_a_list_without_an_index_takes_a_schedulers(answer: Callable) -> None:
     assert (found.source, found.rank) == ("WORKER_HOSTS", 1)
 
 
-@pytest.mark.parametrize("second", ALIKE)
-@pytest.mark.parametrize("first", OTHERS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(first, second) for first in OTHERS for second in ALIKE if first != second],
+)
 def test_any_two_that_disagree_are_refused_and_shown(
     refused: Callable, answer: Callable, first: str, second: str
 ) -> None:
-    if first == second:
-        return
     environ = OTHERS[first] | ALIKE[second]
     (problem,) = refused(environ)
     one, other = sorted([first, second], key=list(SOURCES).index)

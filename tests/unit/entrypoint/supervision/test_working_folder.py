@@ -180,6 +180,7 @@ def test_a_runs_folder_within_is_not_mirrored_into_itself(workspace, tmp_path):
     assert tmp_path in found.parents
 
 
+@pytest.mark.usefixtures("workspace")
 @pytest.mark.parametrize(
     "command",
     [
@@ -190,8 +191,7 @@ def test_a_runs_folder_within_is_not_mirrored_into_itself(workspace, tmp_path):
         ("python", "-c", "x" * 500),
     ],
 )
-def test_a_command_without_a_file_there_stays_where_it_is(workspace, find, command, said):
-    assert workspace.is_dir()
+def test_a_command_without_a_file_there_stays_where_it_is(find, command, said):
     assert find(*command) is None
     assert said() == ""
 
@@ -205,20 +205,18 @@ def test_a_folder_that_can_be_written_is_used_as_it_is(workspace, find, writable
     assert find(*TRAIN) is None
 
 
-def test_where_no_run_can_be_written_the_script_stays_and_that_is_said(
-    workspace, find, tmp_path, said
-):
+@pytest.mark.usefixtures("workspace")
+def test_where_no_run_can_be_written_the_script_stays_and_that_is_said(find, tmp_path, said):
     (tmp_path / "run").touch()
     assert find(*TRAIN) is None
-    assert workspace.is_dir()
     text = said()
     assert "WARNING worker-0" in text
     assert str(tmp_path / "run") in text
 
 
+@pytest.mark.usefixtures("workspace")
 @pytest.mark.parametrize(("worker", "times"), [("worker-0", 1), ("worker-1", 0)])
-def test_the_chief_alone_says_where_the_command_runs(workspace, find, said, worker, times):
-    assert workspace.is_dir()
+def test_the_chief_alone_says_where_the_command_runs(find, said, worker, times):
     find(*TRAIN, worker=worker)
     assert said().count("is read-only") == times
 

@@ -21,7 +21,8 @@ def test_a_machine_is_replaced(world):
     assert [one.target for one in world.kept().hosts] == ["ana@m1", "ana@m3"]
     assert world.kept().is_started
     tried = (world.machines["m1"].folder / "tried").read_text()
-    assert "m3.example" in tried or "m3" in tried
+    assert "m3.example:2222" in tried
+    assert "m2" not in tried
 
 
 @pytest.mark.parametrize(

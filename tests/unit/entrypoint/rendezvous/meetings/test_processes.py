@@ -45,13 +45,13 @@ def test_a_frozen_member_holds_the_release_until_it_is_back(cluster, last_comes)
 
 
 def test_a_frozen_chief_is_missed_and_found_again(cluster):
-    two = cluster(3)
-    chief, member = two.start(0), two.start(1)
+    three = cluster(3)
+    chief, member = three.start(0), three.start(1)
     member.wait_for("waiting for 1 of 3 workers")
     chief.freeze()
     member.wait_for("waiting for worker-0", "(the chief)")
     chief.thaw()
-    last = two.start(2)
+    last = three.start(2)
     assert [process.end() for process in (chief, member, last)] == [None] * 3
 
 
@@ -91,10 +91,10 @@ def test_of_two_with_one_index_the_one_that_was_in_an_older_ring_goes_alone(clus
 
 def test_one_that_was_in_no_ring_is_no_older_than_one_that_was(cluster):
     """Its index may be wrong, or it may be the other's replacement. No worker can know."""
-    two = cluster(3)
-    chief, one = two.start(0), two.start(1, generation=9)
+    three = cluster(3)
+    chief, one = three.start(0), three.start(1, generation=9)
     chief.wait_for("waiting for 1 of 3 workers", "worker-2 at")
-    other = two.start(1, spec=two.moved(worker_1=str(cluster(1).member(0).address)))
+    other = three.start(1, spec=three.moved(worker_1=str(cluster(1).member(0).address)))
     assert [worker.end().exit_code for worker in (chief, one, other)] == [78] * 3
 
 

@@ -166,6 +166,7 @@ def test_those_who_remember_nothing_wait_for_all_as_at_a_first_start(choose):
 
 def test_no_two_groups_follow_one_ring(choose):
     """Of two groups that share no process, one waits, whichever workers were replaced."""
+    followed = []
     for left in range(32):
         places = [place for place in range(5) if left >> place & 1]
         ways = []
@@ -178,6 +179,8 @@ def test_no_two_groups_follow_one_ring(choose):
                 if choose_members(given, sessions, 1000.0):
                     ways.append(mine)
         assert len(set(ways)) < 2
+        followed += ways
+    assert followed.count(True) == followed.count(False) > 0
 
 
 @pytest.mark.parametrize("count", [3, 5, 7])
