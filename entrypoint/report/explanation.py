@@ -11,6 +11,7 @@ from entrypoint.cluster.spec import ALONE, Resolution, Task
 from entrypoint.errors import escaped, shortened
 from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
 from entrypoint.report.hiding import shown_command, shown_value
+from entrypoint.settings.command_environment import HASH_SEED, THE_SAME_HASHES
 from entrypoint.settings.environ import DEFAULT, Environ
 from entrypoint.settings.environment_variable import TRAINER_PREFIX
 from entrypoint.settings.options import VARIABLES
@@ -41,6 +42,7 @@ def explained_values(
     others = [name for name in scheduler if name in environ.values] + trainer
     values = {name: _given(environ, name) for name in (*VARIABLES, *others)}
     values |= {name: _service_link(environ, name) for name in environ.service_links}
+    values[HASH_SEED] = _hash_seed(environ)
     if answer.own_task:
         index = str(answer.own_task.task.index)
         values["WORKER_INDEX"] = Explained(index, f"derived: {answer.own_task.reason}")
@@ -79,6 +81,11 @@ def _given(environ: Environ, name: str) -> Explained:
     text = environ.get(name)
     shown = None if text is None else shown_value(name, text)
     return Explained(shown, given.source if given else DEFAULT)
+
+
+def _hash_seed(environ: Environ) -> Explained:
+    given = _given(environ, HASH_SEED)
+    return given if given.value else Explained(THE_SAME_HASHES, DEFAULT)
 
 
 def _service_link(environ: Environ, name: str) -> Explained:

@@ -15,6 +15,14 @@ TRAINER_ENDS_EARLIER_SECONDS = 2
 
 LOG_LEVEL, LEVEL_OF_IMAGE = "TF_CPP_MIN_LOG_LEVEL", "1"
 
+HASH_SEED, THE_SAME_HASHES = "PYTHONHASHSEED", "0"
+"""Python's variable for the order of sets of strings, and the value that all commands get.
+
+Without it, Python orders such sets anew in each process. A table of labels that is made from a set
+would number them differently on each worker, and after a restart. The random order protects servers
+from strangers who send colliding keys. A training program gets none.
+"""
+
 LONGEST_VARIABLE = 131_071
 """The number of bytes of `NAME=value` that Linux passes to a program (MAX_ARG_STRLEN, less the
 NUL)."""
@@ -25,10 +33,13 @@ def command_environment(
 ) -> dict[str, str]:
     """Return the command's variables; TF_CONFIG only if there is a cluster.
 
+    Sets of strings have the same order in all of its processes, unless PYTHONHASHSEED is set.
+
     `hosts` are the workers' hosts, which programs reach without a proxy. Raises ConfigurationError
     if a value from a file is longer than Linux can pass on.
     """
     variables = environ.texts()
+    variables[HASH_SEED] = variables.get(HASH_SEED) or THE_SAME_HASHES  # to Python, "" is unset
     if tf_config is not None:
         variables["TF_CONFIG"] = tf_config
         variables |= _without_pages_of_warnings(variables)

@@ -1,6 +1,7 @@
 """A worker's description of its data, which it compares with the other workers'."""
 
 import random
+from functools import partial
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.engine.data import pipelines, random_access
+from cluster_trainer.engine.data import captured, pipelines, random_access
 from cluster_trainer.engine.data.same_data import drawing_nothing
 from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
 from cluster_trainer.private import keras_names
@@ -122,6 +123,115 @@ def given(draw):
     yield from [Batches(draw)[0]] * 2
 
 
+LETTERS = "abcdefgh"
+RANGE = tf.data.Dataset.range(8)
+
+
+def numbered(draw, table_of):
+    """Return labels that a function numbers by an order of the letters."""
+    order = list(LETTERS)
+    draw(order)
+    return tf.data.Dataset.from_tensor_slices(list(LETTERS)).map(table_of(order)).batch(4)
+
+
+def looked_up_by_keras(order):
+    return keras.layers.StringLookup(vocabulary=order, num_oov_indices=0)
+
+
+def looked_up(order):
+    numbers = tf.lookup.KeyValueTensorInitializer(order, tf.range(8, dtype=tf.int64))
+    return tf.lookup.StaticHashTable(numbers, -1).lookup
+
+
+def looked_up_in_a_branch(order):
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(order, tf.range(8.0)), -1.0
+    )
+    return lambda letter: tf.cond(letter == "a", lambda: 0.0, lambda: table.lookup(letter))
+
+
+def looked_up_backwards(order):
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(tf.range(8, dtype=tf.int64), order), ""
+    )
+    return lambda letter: table.lookup(tf.constant(1, tf.int64)) + letter
+
+
+def found_in_a_list(order):
+    return lambda letter: tf.argmax(tf.constant(order) == letter)
+
+
+def found_in_a_long_list(order):
+    names = tf.constant([*order, *map(str, range(200))])
+    return lambda letter: tf.argmax(names == letter)
+
+
+TABLES = [
+    *(looked_up_by_keras, looked_up, looked_up_in_a_branch, looked_up_backwards),
+    *(found_in_a_list, found_in_a_long_list),
+]
+
+
+@pytest.mark.parametrize("table_of", TABLES)
+def test_labels_that_each_worker_numbers_otherwise_are_found(table_of):
+    unlike = [found(lambda: numbered(random.shuffle, table_of), seed) for seed in (1, 2)]
+    assert {one for one in unlike[0] if unlike[0][one] != unlike[1][one]} == {captured.TEXTS}
+    alike = [found(lambda: numbered(len, table_of), seed) for seed in (1, 2)]
+    assert alike[0] == alike[1]
+
+
+def test_a_table_of_the_same_files_in_another_folder_is_the_same():
+    tables = [[f"/data/{folder}/{letter}" for letter in LETTERS] for folder in (1, 2)]
+    one, other = (found(lambda: numbered(len, lambda _: looked_up(on)), 1) for on in tables)  # noqa: B023
+    assert one == other
+
+
+def test_a_single_text_and_a_table_that_a_function_fills_may_differ():
+    def counting(_):
+        table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, 0)
+        table.insert(str(np.random.random()), 1)  # noqa: NPY002
+
+        def count(letter):
+            table.insert(letter, table.lookup(letter) + 1)
+            return tf.strings.join([letter, str(np.random.random())])  # noqa: NPY002
+
+        return count
+
+    one, other = (found(lambda: numbered(len, counting), seed) for seed in (1, 2))
+    assert one == other
+
+
+def test_many_numbers_of_a_function_are_told_by_a_digest():
+    orders = [[*range(200)], [*reversed(range(200))]]
+    made = [kind(order) for kind in (np.array, tf.constant) for order in orders]
+    told = [pipelines.of_numbers(RANGE.map(partial(tf.gather, one))) for one in made]
+    assert len({str(one) for one in told}) == 4
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        keras.layers.RandomFlip,
+        partial(keras.layers.RandomRotation, 0.2),
+        partial(keras.layers.RandomContrast, 0.2),
+        partial(keras.layers.RandomCrop, 2, 2),
+        partial(keras.layers.RandomErasing, 1.0),
+        partial(keras.layers.RandAugment, value_range=(0, 1)),
+        partial(keras.layers.GaussianNoise, 0.2),
+    ],
+    ids=["flip", "rotation", "contrast", "crop", "erasing", "augment", "noise"],
+)
+def test_a_random_layers_seed_is_no_number_of_a_pipeline(layer):
+    """Without a seed, Keras draws another one at each start."""
+    pictures = tf.data.Dataset.from_tensor_slices(np.ones((4, 8, 8, 3), np.float32)).batch(2)
+
+    def augmented(seed):
+        made = layer(seed=seed)
+        return pictures.map(lambda one: made(one, training=True))
+
+    assert pipelines.of_numbers(augmented(1)) == pipelines.of_numbers(augmented(2))
+
+
 MADE = {
     "timeseries": (series, lambda: series(seed=1)),
     "split": (split, lambda: split(seed=1)),
@@ -169,9 +279,6 @@ def unordered(dataset):
 
 def double(number):
     return number * 2
-
-
-RANGE = tf.data.Dataset.range(8)
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,7 @@ def examples_of_tensorflow(t):
             t.graphs_of(mapped)[0].get_operations()
             and len(t.graphs_of(rows.filter(lambda one: one > 0))) == 1
         ),
+        "captured_by": lambda: len(t.captured_by(read.graph)) == 1,
         "tensors_of": lambda: len(t.tensors_of(rows)) == 1,
     }
 

@@ -42,10 +42,11 @@ def copies(folder: Path, call: str, factors: list[float]) -> list[str]:
     return scripts
 
 
-def logs_of(folder: Path, scripts: list[str]) -> list[str]:
+def logs_of(folder: Path, scripts: list[str], seeds: tuple[str, ...] = ("0", "0")) -> list[str]:
     place = MeetingPlace(folder, len(scripts))
-    for worker, script in zip(place.workers, scripts, strict=True):
+    for worker, script, seed in zip(place.workers, scripts, seeds, strict=True):
         worker.command = [script]
+        worker.variables["PYTHONHASHSEED"] = seed
     with place:
         assert place.wait() == [0] * len(scripts), place.logs
         return [worker.log.read_text() for worker in place.workers]
@@ -64,6 +65,12 @@ def test_other_numbers_of_losses_and_layers_are_named(tmp_path):
     lines = [one for one in first.splitlines() if "differ between workers" in one]
     assert len(lines) == 2
     assert all("worker-1 has" in one and "2.0" in one for one in lines)
+
+
+def test_another_order_of_sets_is_named(tmp_path):
+    first, *_ = logs_of(tmp_path, copies(tmp_path, CALLS["fit"], [1.0, 1.0]), ("0", "7"))
+    (line,) = [one for one in first.splitlines() if "same code" in one]
+    assert "worker-1: PYTHONHASHSEED 7, with which Python hashes to " in line
 
 
 def test_nothing_is_said_of_equal_copies(tmp_path):

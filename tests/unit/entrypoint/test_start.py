@@ -59,6 +59,17 @@ def test_a_self_test_meets_the_others_by_itself(
     assert ended.stderr == b""
 
 
+@pytest.mark.parametrize("variables", [{}, {"WORKER_HOSTS": "a,b", "WORKER_INDEX": "1"}])
+def test_a_set_of_strings_has_the_same_order_at_each_start(
+    run: Callable, variables: dict[str, str]
+) -> None:
+    """A table of labels is often made of a set."""
+    command = (sys.executable, "-c", "print(list(set('abcdefghijklmnop')))")
+    printed = {run(*command, **variables).stdout for _ in range(3)}
+    assert len(printed) == 1
+    assert len(printed.pop()) > len("[]\n")
+
+
 def test_one_worker_has_no_tf_config(run: Callable) -> None:
     ended = run(*PRINT_ENVIRONMENT)
     assert "TF_CONFIG" not in json.loads(ended.stdout)

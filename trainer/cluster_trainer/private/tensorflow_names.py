@@ -338,6 +338,11 @@ def graphs_of(dataset: Any) -> Sequence[Any]:
     return [one for one in graphs if one is not None]
 
 
+def captured_by(graph: Any) -> Sequence[tf.Tensor]:
+    """Return the tensors, and the handles of resources, that a function's graph takes as inputs."""
+    return [one for one in graph.external_captures if hasattr(one, "numpy")]
+
+
 def tensors_of(dataset: Any) -> Sequence[tf.Tensor]:
     """Return the tensors that a dataset was made from; () if it was not made from tensors."""
     found: Sequence[tf.Tensor] = getattr(dataset, "_tensors", ())

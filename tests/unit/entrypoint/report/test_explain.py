@@ -14,7 +14,7 @@ from entrypoint.settings.options import VARIABLES
 DEFAULTS = {
     variable.name: {"value": variable.default, "source": "default"}
     for variable in VARIABLES.values()
-}
+} | {"PYTHONHASHSEED": {"value": "0", "source": "default"}}
 
 
 @pytest.fixture(autouse=True)
@@ -103,6 +103,12 @@ def test_json_shows_what_a_scheduler_says_about_the_trainer(run: Callable) -> No
     }
 
 
+@pytest.mark.parametrize("given", ["7", "random"])
+def test_json_shows_an_order_of_sets_that_the_user_chose(run: Callable, given: str) -> None:
+    document = json.loads(run("explain", "--json", "true", PYTHONHASHSEED=given).stdout)
+    assert document["values"]["PYTHONHASHSEED"] == {"value": given, "source": "environment"}
+
+
 def test_json_of_one_worker(run: Callable) -> None:
     document = json.loads(run("explain", "--json", "bash").stdout)
     assert document["tf_config"] is None
@@ -144,7 +150,7 @@ def test_text_of_a_worker(run: Callable) -> None:
     )
     rows = ended.stdout.partition("Values\n")[2].splitlines()
     cells = [re.split(" {2,}", row.strip()) for row in rows]
-    assert [name for name, *_ in cells] == list(VARIABLES)
+    assert [name for name, *_ in cells] == [*VARIABLES, "PYTHONHASHSEED"]
     assert cells[1:4] == [
         ["WORKER_HOSTS", "a:1,b:12", "(environment)"],
         ["WORKER_INDEX", "1", "(environment)"],
@@ -153,7 +159,7 @@ def test_text_of_a_worker(run: Callable) -> None:
     shortened = '{"cluster": {"worker": ["a:1", "b:12"]}, "task": {"type": "…'
     assert cells[0] == ["TF_CONFIG", shortened, "(derived: WORKER_HOSTS)"]
     assert len({row.rindex("(") for row in rows[:5]}) == 1
-    assert cells[-1] == ["ENV_FILE", "(not set)"]
+    assert cells[-2:] == [["ENV_FILE", "(not set)"], ["PYTHONHASHSEED", "0", "(default)"]]
 
 
 def test_text_of_one_worker(run: Callable) -> None:

@@ -67,3 +67,25 @@ def test_the_workers_join_what_was_given_in_either_spelling(tmp_path):
 )
 def test_exceptions_of_a_proxy_stay_as_they_were_given(tmp_path, given):
     assert exceptions(tmp_path, **given, no_proxy="a") == {"no_proxy": "a"}
+
+
+@pytest.mark.parametrize("tf_config", [None, OF_CLUSTER], ids=["one worker", "a cluster"])
+@pytest.mark.parametrize(
+    ("given", "seed"),
+    [
+        ({}, "0"),
+        ({"PYTHONHASHSEED": ""}, "0"),
+        ({"PYTHONHASHSEED": "7"}, "7"),
+        ({"PYTHONHASHSEED": "random"}, "random"),
+    ],
+    ids=["unset", "empty", "number", "random"],
+)
+def test_sets_have_one_order_in_all_processes_unless_the_user_chooses(
+    tmp_path, tf_config, given, seed
+):
+    assert command_environment(read_environ(given, tmp_path), tf_config)["PYTHONHASHSEED"] == seed
+
+
+def test_an_env_file_may_choose_the_order_of_sets(tmp_path):
+    (tmp_path / ".env").write_text("PYTHONHASHSEED=7\n")
+    assert command_environment(read_environ({}, tmp_path), None)["PYTHONHASHSEED"] == "7"

@@ -6,6 +6,8 @@ the process if an array is not aligned.
 """
 
 import math
+from mmap import mmap
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +30,20 @@ def as_tensor(array: np.ndarray) -> tf.Tensor:
     """
     shareable = array.flags.c_contiguous and array.flags.writeable and array.dtype.isnative
     if not shareable or array.ctypes.data % ALIGNMENT:
-        copy = empty(array.shape, array.dtype.newbyteorder("="))
-        copy[...] = array
-        array = copy
+        return copied(array)
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+
+
+def copied(array: np.ndarray) -> tf.Tensor:
+    """Return a tensor in host memory with a copy of an array, which is made once."""
+    copy = empty(array.shape, array.dtype.newbyteorder("="))
+    copy[...] = array
+    return tf.experimental.dlpack.from_dlpack(copy.__dlpack__())
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Tell whether an array is in a mapped file, which may be larger than the memory."""
+    below: Any = array
+    while isinstance(below, np.ndarray):
+        below = below.base
+    return isinstance(below, mmap)

@@ -10,10 +10,10 @@ import numpy as np
 class GivenArrays:
     """Arrays, and the tensors that were made from them.
 
-    A fit begins again when it resumes after a lost worker, or was rehearsed. Most arrays are copied
-    to become tensors, which takes as long as reading all of their memory. So each copy is made
-    once, before a callback can change the array, because a worker in a new process also starts with
-    the original values. An array that shares its memory with its tensor is not copied, so the
+    A fit begins again when it resumes after a lost worker, or was rehearsed. Arrays are copied to
+    become tensors, which takes as long as reading all of their memory. So each copy is made once,
+    before a callback can change the array, because a worker in a new process also starts with the
+    original values. A mapped file that shares its memory with its tensor is not copied, so the
     tensor shows each change.
     """
 

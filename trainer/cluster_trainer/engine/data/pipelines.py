@@ -12,8 +12,8 @@ from weakref import WeakSet
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.checkpoints.resume import DATA_NUMBERS
 from cluster_trainer.engine import running
+from cluster_trainer.engine.data import captured
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
 from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
@@ -26,7 +26,6 @@ CHANGING = ("ShuffleDataset", "RandomDataset", "ShuffleAndRepeat", "AnonymousSee
 TOLD_SECONDS = 10.0
 SHUFFLES, DRAWS = "the seeds of shuffles", "the seeds of `tf.data.Dataset.random`"
 ROWS = "SHA-256 of some rows that tf.data.Datasets were made of"
-SHOWN_CHARACTERS = 80
 NO_SEED = (
     "Each worker shuffles a tf.data.Dataset for itself, without a seed: some examples are used "
     "twice and others never. Give `shuffle` a seed, or call `keras.utils.set_random_seed` first, "
@@ -54,14 +53,15 @@ def steps_of(dataset: Any, *, in_caches: bool = True) -> Iterator[Any]:
 def facts(dataset: tf.data.Dataset) -> dict[str, str]:
     """Return the facts that must be the same on all workers: name -> value.
 
-    The functions of an `interleave` or a `flat_map` are not examined.
+    Seeds within the functions of an `interleave` or a `flat_map` are not examined.
     """
     found: dict[str, list[str]] = {}
     for one in steps_of(dataset):
         if seeds := tensorflow_names.seeds_of(one):
             name = DRAWS if type(one).__name__ == tensorflow_names.RANDOM else SHUFFLES
             found.setdefault(name, []).append("/".join(map(str, seeds)))
-    return {name: ", ".join(seeds) for name, seeds in found.items()} | of_rows(dataset)
+    seeds_of_all = {name: ", ".join(seeds) for name, seeds in found.items()}
+    return seeds_of_all | of_rows(dataset) | captured.of_texts(_graphs(dataset))
 
 
 def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
@@ -74,32 +74,12 @@ def of_rows(dataset: tf.data.Dataset) -> dict[str, str]:
 
 
 def of_numbers(dataset: tf.data.Dataset) -> dict[str, str]:
-    """Return {DATA_NUMBERS: the constants in the graphs of a dataset's functions}; {} without any.
-
-    The constants come from variables of the script, such as a scale in a `map`. Strings are
-    omitted, because paths may differ between workers.
-    """
-    graphs = [graph for one in steps_of(dataset) for graph in tensorflow_names.graphs_of(one)]
-    nodes = [node for graph in graphs for node in nodes_within(graph) if node.op == "Const"]
-    # Sorted, because the names of functions, and so their order, may differ between workers.
-    told = sorted(filter(None, (_number(node.attr["value"].tensor) for node in nodes)))
-    return {DATA_NUMBERS: _short(", ".join(told))} if told else {}
+    """Return the numbers that a dataset's functions take from the script; see captured.py."""
+    return captured.of_numbers(_graphs(dataset))
 
 
-def _number(constant: Any) -> str:
-    """Return a constant's numbers as text, or type and shape if there are many; "" for strings."""
-    dtype, shape = tf.as_dtype(constant.dtype), tf.TensorShape(constant.tensor_shape)
-    if not (dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_bool):
-        return ""
-    if shape.num_elements() > DIGESTED:
-        return f"{dtype.name} {shape.as_list()}"
-    return str(tf.make_ndarray(constant).tolist())
-
-
-def _short(text: str) -> str:
-    if len(text) <= SHOWN_CHARACTERS:
-        return text
-    return f"{text[:SHOWN_CHARACTERS]}… {sha256(text.encode()).hexdigest()[:12]}"
+def _graphs(dataset: tf.data.Dataset) -> list[Any]:
+    return [graph for one in steps_of(dataset) for graph in tensorflow_names.graphs_of(one)]
 
 
 def warnings(dataset: tf.data.Dataset) -> list[str]:
@@ -163,13 +143,13 @@ def begin(dataset: tf.data.Dataset, times: int) -> None:
     if times < 1 or not any(map(_may_reshuffle, steps_of(dataset))):
         return
     if not _needs_reading(dataset):
-        _repeat(times, "begun", lambda: next(iter(dataset), None))
+        repeat(times, "begun", lambda: next(iter(dataset), None))
         return
     passes = times if any(map(_reshuffles, steps_of(dataset, in_caches=False))) else 1
-    _repeat(passes, "read", lambda: deque(dataset, maxlen=0))
+    repeat(passes, "read", lambda: deque(dataset, maxlen=0))
 
 
-def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
+def repeat(times: int, what: str, do: Callable[[], object]) -> None:
     """Repeat an action, each time within the time limit for the start of a pass; log progress."""
     log.info(
         "shuffled data are %s %s, as at an earlier start: the order changes each time",
@@ -177,7 +157,7 @@ def _repeat(times: int, what: str, do: Callable[[], object]) -> None:
     )
     told = time.monotonic()
     for number in range(times):
-        with running.current().watched.limit(_repeat, is_first=True):
+        with running.current().watched.limit(repeat, is_first=True):
             do()
         if time.monotonic() - told > TOLD_SECONDS:
             told = time.monotonic()

@@ -185,7 +185,13 @@ def _taken(leaf: Any) -> Any:
 
 
 def _as_tensor(value: Any) -> Any:
-    """Return an array as a tensor, which shares its memory if possible."""
+    """Return an array as a tensor.
+
+    It is a copy, as in Keras, because a callback may change the array. Only a mapped file is shared
+    if possible.
+    """
     if not isinstance(value, np.ndarray):
         return value
-    return arrays.as_tensor(value) if value.dtype.kind in "biuf" else tf.convert_to_tensor(value)
+    if value.dtype.kind not in "biuf":
+        return tf.convert_to_tensor(value)
+    return arrays.as_tensor(value) if arrays.is_mapped(value) else arrays.copied(value)
