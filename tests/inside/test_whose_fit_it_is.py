@@ -585,6 +585,94 @@ def test_what_the_environment_makes_another_training_is_refused(start, first, se
     assert not refused.told
 
 
+FUNCTIONS = """
+def weak(x, y):
+    return x, y
+
+def strong(x, y):
+    return x, y + 5.0
+
+def train(make, epochs=2):
+    file = f"{make.__name__}.weights.h5"
+    if os.path.exists(file):
+        return
+    import tensorflow as tf
+    keras.utils.set_random_seed(1)
+    model = compiled()
+    data = tf.data.Dataset.from_tensor_slices(rows()).batch(8).map(make)
+    history = model.fit(data, epochs=epochs, verbose=0)
+    model.save_weights(file)
+    tell(model, history, what=file)
+    killed_once(file)
+"""
+OVER_FUNCTIONS = {
+    "functions": "for make in (weak, strong): train(make)",
+    "map": "[*map(train, (weak, strong))]",
+    "dictionaries": """
+        for one in ({"epochs": 2, "make": weak}, {"epochs": 2, "make": strong}):
+            train(one["make"], one["epochs"])
+    """,
+    "datasets": """
+        import tensorflow as tf
+
+        rows_of = tf.data.Dataset.from_tensor_slices(rows()).batch(8)
+        for data in (rows_of.map(weak), rows_of.map(strong)):
+            if os.path.exists("ended") and not os.path.exists("left out"):
+                open("left out", "w").close()
+                continue
+            keras.utils.set_random_seed(1)
+            model = compiled()
+            tell(model, model.fit(data, epochs=2, verbose=0))
+            open("ended", "w").close()
+            killed_once("ended")
+    """,
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "functions",
+        "map",
+        pytest.param("dictionaries", marks=pytest.mark.long),
+        pytest.param("datasets", marks=pytest.mark.long),
+    ],
+)
+def test_calls_of_which_only_a_function_differs_are_told_apart(start, name):
+    """They begin with the same weights, and the script leaves out the call that had ended."""
+    program = KILLED + FUNCTIONS + textwrap.dedent(OVER_FUNCTIONS[name])
+    first = start(program)
+    assert first.code == -9, first.output
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert "had ended" not in ended.output
+    (one,), (other,) = first.told, ended.told
+    assert len(other["losses"]) == 2
+    assert other["total"] != pytest.approx(one["total"])
+
+
+def test_a_result_that_the_weights_alone_tell_is_returned_with_a_warning(start):
+    """The script's next call may begin with the same weights."""
+    program = """
+        stage = 0
+        while stage < 2:
+            stage += 1
+            keras.utils.set_random_seed(1)
+            model = compiled()
+            tell(model, model.fit(*rows(), epochs=2, batch_size=8, verbose=0), stage=stage)
+        if not os.path.exists("died"):
+            open("died", "w").close()
+            sys.exit(1)
+    """
+    first = start(program)
+    assert first.code == 1, first.output
+    assert "because the model begins with the same weights" not in first.output
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert ended.told == first.told
+    assert "because the model begins with the same weights" in ended.output
+
+
 GOES_ON = {
     "a crop that draws its seed": """
         inputs = keras.Input((8, 8, 1))

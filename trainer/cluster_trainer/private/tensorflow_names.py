@@ -331,6 +331,11 @@ def has_effects(kind: str) -> bool:
     return definition is None or definition.is_stateful
 
 
+def functions_of(dataset: Any) -> list[Any]:
+    """Return the Python functions that a step was given, such as a map's or a filter's."""
+    return [one._func for one in vars(dataset).values() if hasattr(one, "_func")]
+
+
 def graphs_of(dataset: Any) -> Sequence[Any]:
     """Return the graphs of all functions that a step calls: a map's, a filter's, a reduction's."""
     functions = [getattr(one, "function", None) for one in vars(dataset).values()]

@@ -1,7 +1,7 @@
 """The kept fit from which a call of `fit` resumes."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -51,6 +51,24 @@ def test_the_callers_lines_count():
 def test_a_loop_variable_of_another_value_is_another_fit():
     kept = [Kept(1, call(numbers={"fold of frame 0": "a"}))]
     assert choose(call(numbers={"fold of frame 0": "b"}), kept) is None
+
+
+def test_another_function_is_another_fit_unless_it_was_not_recorded():
+    def of(name):
+        return replace(call(), place=replace(call().place, functions=name))
+
+    kept = [Kept(1, of({"make of frame 0": "a"}))]
+    assert choose(of({"make of frame 0": "b"}), kept) is None
+    assert choose(of({"make of frame 0": "a"}), kept) == Choice(1)
+    assert choose(of({"make of frame 0": "a"}), [Kept(1, of(None))]) == Choice(1)
+
+
+def test_what_a_parameters_function_holds_is_doubtful():
+    def of(held):
+        return replace(call(), place=replace(call().place, held={"make of frame 0": held}))
+
+    found = choose(of("b"), [Kept(1, of("a"))])
+    assert found == Choice(1, ("what the function make holds",))
 
 
 def test_the_weights_at_the_beginning_tell_one_that_was_called_as_often():

@@ -3,6 +3,7 @@
 import gc
 import inspect
 from enum import Enum
+from functools import partial
 from weakref import ref
 
 import numpy as np
@@ -94,9 +95,115 @@ def test_a_loop_over_plain_things_says_which_call_it_is(kind):
     assert all(one.is_certain for one in places)
 
 
+def weak():
+    return 1
+
+
+def strong():
+    return 2
+
+
+def made(strength):
+    def augment():
+        return strength
+
+    return augment
+
+
+FUNCTIONS = {
+    "functions": (weak, strong),
+    "classes": (Thing, dict),
+    "lambdas": (lambda: 1, lambda: 2),
+    "functions within another": (made(1), made(2)),
+    "parts of functions": (partial(made, 1), partial(made, 2)),
+    "dictionaries": ({"epochs": 2, "make": weak}, {"epochs": 2, "make": strong}),
+    "objects": (Thing(epochs=2, make=weak), Thing(epochs=2, make=strong)),
+    "objects of two classes": (
+        Thing(a=1),
+        type("Another", (Thing,), {"__module__": __name__})(a=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_loop_over_functions_says_which_call_it_is(name):
+    places = [here() for one in FUNCTIONS[name] if one]
+    assert places[0].functions != places[1].functions
+    assert all(one.is_certain for one in places)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_start_tells_the_same_functions_alike(name):
+    first, second = ([here() for one in FUNCTIONS[name] if one] for _ in range(2))
+    assert [one.functions for one in first] == [one.functions for one in second]
+
+
+def test_functions_that_are_parameters_are_told_apart():
+    first, second = [*map(partial(train, 1), (weak, strong))]
+    assert first.functions != second.functions
+    first, second = [*map(partial(train, 1), (made(1), made(2)))]
+    assert first.functions == second.functions
+    assert first.held != second.held
+
+
+def test_a_counter_that_a_function_keeps_does_not_count():
+    def counting():
+        count, seen = 0, []
+
+        def note():
+            nonlocal count
+            count += 1
+            seen.append(count)
+
+        return note
+
+    note = counting()
+    before = train(1, note)
+    note()
+    assert train(1, note).values == before.values
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda things: [*map(one_of, things)],
+        lambda things: list(map(one_of, things)),
+        lambda things: [place for place in map(one_of, things) if place],
+        lambda things: sorted(things, key=lambda one: found.append(one_of(one)) or 1) and found,
+    ],
+    ids=["a star", "list", "a loop", "sorted"],
+)
+def test_calls_by_an_iterator_are_known_by_their_parameters_alone(call):
+    found.clear()
+    assert all(one.is_certain for one in call([1, 2]))
+    found.clear()
+    assert not any(one.is_certain for one in call([object(), object()]))
+
+
+found = []
+
+
+def one_of(thing):
+    assert thing
+    return here()
+
+
+def test_a_call_that_does_not_read_an_iterator_is_known_by_its_line():
+    class Base:
+        def train(self):
+            return here()
+
+    class Own(Base):
+        def train(self):
+            return super().train()
+
+    assert Own().train().is_certain
+
+
 def test_a_loop_over_anything_else_does_not_nor_does_a_while_loop():
-    for function in (here, here):
-        assert not function().is_certain
+    for anything in (object(), iter([1])):
+        assert anything
+        assert not here().is_certain
     waiting = [1]
     while waiting:
         waiting.pop()

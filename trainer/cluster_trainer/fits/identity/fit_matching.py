@@ -87,13 +87,14 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
 
     These rules are tried in order, and the first match is returned:
 
-    1. The line, its callers' lines, loop variables and parameters are the same, with the same
+    1. The line, its callers' lines, loop variables, parameters and the names of functions are the
+       same, with the same
        number of earlier calls. Where these do not identify a call, the weights must be alike, too.
     2. As 1., with any number of earlier calls, if the model has the weights with which the saved
        fit began. So a script that skips earlier fits finds the right one.
     3. As 1., but the weights differ.
     4. The lines and the number of earlier calls are the same. Only parameters differ that may
-       change with each start, such as a folder with a date.
+       change with each start, such as a folder with a date, or what functions hold.
     5. The saved fit's line is no longer in the script, and as many fits were called before it. So a
        line may be edited.
     6. An earlier version, which did not record calls, has saved a fit with this number.
@@ -104,8 +105,8 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
         unnoted: the numbers of other saved fits, whose calls were not recorded.
     """
     there = [one for one in kept if one.call.place.has_lines_of(mine.place)]
-    same = [one for one in there if one.call.place.numbers == mine.place.numbers]
-    exact = [one for one in same if one.call.place.words == mine.place.words]
+    same = [one for one in there if _are_same(mine, one.call, "numbers", "functions")]
+    exact = [one for one in same if _are_same(mine, one.call, "words", "held")]
     as_often = [
         Choice(one.number, _doubts(mine, one.call)) for one in exact if one.call.same == mine.same
     ]
@@ -116,6 +117,12 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
     others = (_of_other_words(mine, same), _edited(mine, kept), _of_number(mine, unnoted))
     found = [*certain, *alike, *as_often, *(one for one in others if one)]
     return found[0] if found else None
+
+
+def _are_same(mine: Call, other: Call, *names: str) -> bool:
+    """Tell whether some values of the places are the same, if both calls recorded them."""
+    pairs = [(getattr(mine.place, name), getattr(other.place, name)) for name in names]
+    return all(one == another for one, another in pairs if None not in (one, another))
 
 
 def _of_other_words(mine: Call, same: Sequence[Kept]) -> Choice | None:
@@ -152,13 +159,16 @@ def _doubts(mine: Call, other: Call) -> tuple[str, ...]:
 
 
 def _other_words(mine: Call, other: Call) -> str:
-    names = sorted({*mine.place.words} | {*other.place.words})
-    differing = [
-        name.partition(" ")[0]
-        for name in names
-        if mine.place.words.get(name) != other.place.words.get(name)
-    ]
-    return f"the parameter {', '.join(differing)} of its function"
+    texts = _differing(mine.place.words, other.place.words)
+    held = _differing(mine.place.held or {}, other.place.held or {})
+    told = [f"the parameter {', '.join(texts)} of its function"] if texts else []
+    told += [f"what the function {', '.join(held)} holds"] if held else []
+    return " and ".join(told)
+
+
+def _differing(mine: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
+    names = sorted({*mine} | {*other})
+    return [name.partition(" ")[0] for name in names if mine.get(name) != other.get(name)]
 
 
 def read(folder: Path) -> Call | None:

@@ -61,6 +61,8 @@ class Chosen:
     def refuse_if_doubtful(self) -> None:
         """Refuse to return the results of a finished fit to a call that may be another one.
 
+        If its weights alone tell which call it is, a warning says so.
+
         Raises:
             ConfigurationError: there are doubts.
         """
@@ -70,6 +72,8 @@ class Chosen:
             raise ConfigurationError(
                 [Problem(what, "others", accepted, advice) for what in self.doubts]
             )
+        if not self.call.place.is_certain:
+            _warn_of_weights(self.name, self.call.place.shown)
 
 
 @dataclass
@@ -97,7 +101,7 @@ class Fits:
         """
         place = place_of(frame)
         lines = tuple((line.function, line.text) for line in place.lines)
-        values = (lines, tuple(place.numbers.items()), tuple(place.words.items()))
+        values = (lines, *place.values)
         called = Call(
             place=place,
             time=self._times[lines],
@@ -186,6 +190,17 @@ def _refuse_others(number: int, mine: Call, before: Call | None) -> None:
 @cache
 def _warn_of_other_line(mine: str, chiefs: str) -> None:
     log.warning("this worker calls fit at another line than worker 0: `%s`, `%s`", mine, chiefs)
+
+
+@cache
+def _warn_of_weights(name: str, place: str) -> None:
+    log.warning(
+        "%s had ended: its result is used for `%s` because the model begins with the same weights. "
+        "Nothing else can be compared in this loop. If the script leaves out calls that it has "
+        "done before, this may be the result of another call. Loop over numbers or names, or pass "
+        "one as a parameter, to tell the calls apart",
+        *(name, place),
+    )
 
 
 @cache

@@ -5,7 +5,7 @@ import inspect
 import linecache
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_trainer.fits.identity.functions import Functions, functions_within
 from cluster_trainer.installed import OURS, PACKAGES, STANDARD, is_installed
 from cluster_trainer.same_code.script_text import digest_of
 
@@ -21,6 +22,10 @@ OUTER_FRAMES = 40
 DEEPEST, LONGEST = 4, 100
 """Containers are compared to this depth, and up to this number of values."""
 LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
+ITERATING = ("FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "UNPACK_SEQUENCE", "UNPACK_EX")
+READERS = ("list", "tuple", "set", "dict", "sorted", "max", "min", "sum", "any", "all", "next")
+"""Built-in functions that read an iterator."""
+EMPTY = ("PUSH_NULL", "PRECALL", "KW_NAMES", "RESUME")
 NOT_A_USERS = ("keras", "tensorflow", "cluster_trainer")
 LAUNCHER = "runpy"
 """The module that runs a script within another program, as for `python -m`."""
@@ -61,12 +66,23 @@ class Place:
         words: digests of other plain parameters, such as strings, by name.
         is_certain: whether these identify the call. They do not in a `while` loop, or in a loop
             over objects that cannot be compared.
+        functions: digests of the names of functions and classes among loop variables and
+            parameters, by name; None: an earlier version did not record them.
+        held: digests of the values that functions among the parameters hold, and of lambdas.
     """
 
     lines: tuple[Line, ...] = ()
     numbers: Mapping[str, str] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     is_certain: bool = True
+    functions: Mapping[str, str] | None = None
+    held: Mapping[str, str] | None = None
+
+    @property
+    def values(self) -> tuple[object, ...]:
+        """Everything that is compared besides the lines."""
+        named = (self.numbers, self.words, self.functions or {}, self.held or {})
+        return tuple(tuple(one.items()) for one in named)
 
     @property
     def shown(self) -> str:
@@ -95,27 +111,120 @@ def place_of(frame: FrameType | None) -> Place:
 
     Frames of Keras, TensorFlow, Python's own modules and this package are left out.
     """
-    lines: list[Line] = []
-    numbers: dict[str, str] = {}
-    words: dict[str, str] = {}
-    is_certain = True
-    for depth, one in enumerate(_of_script(frame)):
-        lines.append(_line_of(one))
-        loops = _loops_around(one.f_code, one.f_lasti)
-        parameters = _parameters(one.f_code)
+    frames = _of_script(frame)
+    found = [_Values.of(one, depth) for depth, one in enumerate(frames)]
+    called_from = zip(frames[1:], found, strict=False)
+    return Place(
+        lines=tuple(map(_line_of, frames)),
+        numbers=_joined(one.numbers for one in found),
+        words=_joined(one.words for one in found),
+        is_certain=all(one.is_certain for one in found)
+        and all(values.identify or not _iterates(caller) for caller, values in called_from),
+        functions=_joined(one.functions for one in found),
+        held=_joined(one.held for one in found),
+    )
+
+
+@dataclass(frozen=True)
+class _Values:
+    """The loop variables and parameters of a frame; see Place.
+
+    Attributes:
+        numbers, words, functions, held, is_certain: see Place.
+        identify: whether the parameters, or a generator's loops, tell apart calls by `map`.
+    """
+
+    numbers: Mapping[str, str]
+    words: Mapping[str, str]
+    functions: Mapping[str, str]
+    held: Mapping[str, str]
+    is_certain: bool
+    identify: bool
+
+    @classmethod
+    def of(cls, frame: FrameType, depth: int) -> "_Values":
+        loops = _loops_around(frame.f_code, frame.f_lasti)
         looped = {name for names in loops for name in names}
-        own = _variables(one, {*parameters, *looped})
-        plain = {name: _plain(own.get(name), with_objects=True) for name in looped}
-        is_certain &= all(
-            names and all(plain[name] is not None for name in names) for names in loops
+        parameters = {*_parameters(frame.f_code)} - looped
+        own = _variables(frame, parameters | looped)
+        in_loops = {name: _Told.of_loop(own[name]) for name in looped & own.keys()}
+        given = {name: _Told.of_parameter(own[name]) for name in parameters & own.keys()}
+        counts = {name for name, one in given.items() if isinstance(one.plain, (bool, int))}
+        both = in_loops | given
+        return cls(
+            numbers=_digests({name: both[name].plain for name in {*in_loops, *counts}}, depth),
+            words=_digests({name: given[name].plain for name in {*given} - counts}, depth),
+            functions=_digests({name: one.functions or None for name, one in both.items()}, depth),
+            held=_digests({name: one.held for name, one in both.items()}, depth),
+            is_certain=all(
+                names and all(name in own and in_loops[name].is_compared for name in names)
+                for names in loops
+            ),
+            identify=bool(frame.f_code.co_flags & inspect.CO_GENERATOR)
+            or (bool(given) and all(one.is_compared for one in given.values())),
         )
-        given = {
-            name: _plain(own.get(name), lasting=True) for name in parameters if name not in looped
-        }
-        counts = {name: value for name, value in given.items() if isinstance(value, (bool, int))}
-        numbers |= _digests({**plain, **counts}, depth)
-        words |= _digests({name: one for name, one in given.items() if name not in counts}, depth)
-    return Place(tuple(lines), numbers, words, is_certain)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What is compared of a variable's value.
+
+    Attributes:
+        plain: see `_plain`.
+        functions: the names of functions within it; of a loop's variable, also what they hold.
+        held: what functions within a parameter hold; None: nothing.
+        is_compared: whether another value would be told from this one.
+    """
+
+    plain: Any
+    functions: list[Any]
+    held: Any
+    is_compared: bool
+
+    @classmethod
+    def of_loop(cls, value: Any) -> "_Told":
+        plain, within = (
+            _plain(value, with_objects=True),
+            functions_within(value, with_objects=True),
+        )
+        is_compared = _is_compared(value, plain, within)
+        return cls(plain, [*within.names, *within.values], None, is_compared)
+
+    @classmethod
+    def of_parameter(cls, value: Any) -> "_Told":
+        plain, within = _plain(value, lasting=True), functions_within(value)
+        held = _plain(within.values, lasting=True)
+        return cls(plain, within.names, held, _is_compared(value, plain, within))
+
+
+def _is_compared(value: Any, plain: Any, within: Functions) -> bool:
+    return within.is_known and (value is None or plain is not None or bool(within.names))
+
+
+def _joined(parts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {name: digest for part in parts for name, digest in part.items()}
+
+
+def _iterates(frame: FrameType) -> bool:
+    """Tell whether a frame reads from an iterator, such as a `map`, that calls a function."""
+    done = [one for one in _instructions(frame.f_code) if one.offset <= frame.f_lasti]
+    *before, now = done
+    if not now.opname.startswith("CALL"):
+        return now.opname in ITERATING
+    # The expression of a call begins with what is called: `list(…)`, and not `list(…).sort(…)`.
+    parts = [one for one in before if _begin_of(one) == _begin_of(now) and one.opname not in EMPTY]
+    is_name = len(parts) == 1 and parts[0].opname in {"LOAD_NAME", "LOAD_GLOBAL"}
+    return is_name and parts[0].argval in READERS
+
+
+def _begin_of(one: dis.Instruction) -> tuple[int | None, int | None] | None:
+    return one.positions and (one.positions.lineno, one.positions.col_offset)
+
+
+@cache
+def _instructions(code: CodeType) -> Sequence[dis.Instruction]:
+    # EXTENDED_ARG comes before a long jump, and is part of it.
+    return [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
 
 
 def _of_script(frame: FrameType | None) -> list[FrameType]:
@@ -186,17 +295,18 @@ def _loops_around(code: CodeType, offset: int) -> tuple[frozenset[str], ...]:
     They are read from the bytecode, because there may be no source. A loop ends with a jump back.
     If the jump leads to a FOR_ITER, the names that are stored next are the loop's variables.
     """
-    # EXTENDED_ARG comes before a long jump, and is part of it.
-    instructions = [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
+    instructions = _instructions(code)
     ends: dict[int, int] = {}
     for one in instructions:
         if "JUMP_BACKWARD" in one.opname:
-            ends[one.argval] = max(one.offset, ends.get(one.argval, 0))
-    around = [begin for begin, end in ends.items() if begin <= offset <= end]
+            begin = next(to.offset for to in instructions if to.offset >= one.argval)
+            ends[begin] = max(one.offset, ends.get(begin, 0))
+    # At its FOR_ITER itself, a loop's iterator is running, and has not given the next value yet.
+    around = [begin for begin, end in ends.items() if begin < offset <= end]
     return tuple(_stored_after(instructions, begin) for begin in around)
 
 
-def _stored_after(instructions: list[dis.Instruction], begin: int) -> frozenset[str]:
+def _stored_after(instructions: Sequence[dis.Instruction], begin: int) -> frozenset[str]:
     """Return the names stored by the FOR_ITER at an offset; none if it is another instruction."""
     names: set[str] = set()
     place = next(at for at, one in enumerate(instructions) if one.offset >= begin)
