@@ -20,7 +20,7 @@ from entrypoint.checks.options import (
     regroup_warning,
 )
 from entrypoint.cluster.spec import ALONE
-from entrypoint.errors import ConfigurationError, all_of, raise_any
+from entrypoint.errors import STDERR, ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements, find_requirements
 from entrypoint.report.banner import banner
@@ -162,7 +162,19 @@ def _die_of_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _open_missing_streams() -> None:
+    """Open /dev/null in place of standard streams that are closed (`2>&-`).
+
+    Otherwise the next file or socket that is opened gets that number, and receives the log. It is
+    opened for reading, so that a write still fails.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= STDERR:
+        pass
+    os.close(descriptor)
+
+
 if __name__ == "__main__":
+    _open_missing_streams()
     _die_of_interrupt()
     hold_notices()
     sys.exit(main(sys.argv[1:], os.environ, Path()))

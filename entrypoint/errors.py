@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+EXIT_NOT_WRITTEN = 1
 EXIT_PEER_LOST = 75  # EX_TEMPFAIL of sysexits.h: a retry may help
 EXIT_NOBODY_CAME = 76  # only the gate's process uses it; the container exits with 75 or 0
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: a retry changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
 
-STDOUT = 1
-"""The file descriptor."""
+STDOUT, STDERR = 1, 2
+"""File descriptors."""
 
 LONGEST_SHOWN = 200
 """The number of characters of a received value that a message shows."""
@@ -164,8 +165,20 @@ def how_it_ended(status: int) -> str:
 
 
 def say(message: str) -> None:
-    """Write lines to stderr; if stderr is closed or full, do nothing."""
+    """Write lines to stderr; if its reader is gone or its disk is full, do nothing.
+
+    Bypasses Python's buffer, like `put_out`: what cannot be written would be written again at exit,
+    where a failure replaces the exit code by 120.
+    """
+    with suppress(OSError):
+        write_all(STDERR, f"{message}\n".encode(errors="backslashreplace"))
+
+
+def put_out(text: str, what: str) -> bool:
+    """Write a text to stdout; if that fails, say so and return False. `what` names the text."""
     try:
-        print(message, file=sys.stderr, flush=True)  # noqa: T201 -- the purpose of this function
-    except OSError:
-        return
+        write_all(STDOUT, text.encode(errors="backslashreplace"))
+    except OSError as error:
+        say(f"cluster-trainer: cannot write {what}: {error.strerror}.")
+        return False
+    return True

@@ -11,13 +11,12 @@ from entrypoint.arguments import NETWORK
 from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
+    EXIT_NOT_WRITTEN,
     EXIT_PEER_LOST,
-    STDOUT,
     ConfigurationError,
     Problem,
     all_of,
-    say,
-    write_all,
+    put_out,
 )
 from entrypoint.log import Log
 from entrypoint.network.link import Link
@@ -75,8 +74,8 @@ def measure_network(start: ResolvedStart, log: Log) -> int:
     measurement = Measurement(peers, board, log)
     ended = run_helper(lambda: measurement.work(write), "the measurement of the network", log)
     code = end(ended, (), start.options, log)
-    if not code:
-        code = _print(ended.found)
+    if not code and not put_out(f"{ended.found}\n", "the table"):
+        code = EXIT_NOT_WRITTEN
     board.note_end(code, was_stopped=code in STOP_CODES)
     return code
 
@@ -114,13 +113,3 @@ class Measurement:
         self.board.note(RUNNING, "measuring the network")
         members = self.peers.spec.members
         return await measured_links(ring, (ring.left, ring.right), members, THOROUGH)
-
-
-def _print(text: str) -> int:
-    """Write to stdout. A closed reader or a full disk causes no traceback."""
-    try:
-        write_all(STDOUT, f"{text}\n".encode())
-    except OSError as error:
-        say(f"cluster-trainer: cannot write the table: {error.strerror}.")
-        return 1
-    return 0

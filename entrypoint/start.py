@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from entrypoint.arguments import Request
 from entrypoint.checks.machine import machine_warnings
 from entrypoint.cluster.addresses import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
-from entrypoint.errors import EXIT_CONFIGURATION, render
+from entrypoint.errors import EXIT_CONFIGURATION, render, say
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
@@ -90,7 +90,7 @@ def _preemption_watch(options: Options, log: Log) -> PreemptionWatch | None:
 def _failed(error: Exception, options: Options, log: Log) -> int:
     """Return the exit code after a failure of the entrypoint; print a traceback if it is a bug."""
     if not isinstance(error, (OSError, MemoryError)):
-        sys.excepthook(type(error), error, error.__traceback__)
+        say("".join(traceback.format_exception(error)).rstrip())
     return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
 
 

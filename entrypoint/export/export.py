@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, ConfigurationError, say, write_all
+from entrypoint.errors import EXIT_CONFIGURATION, EXIT_NOT_WRITTEN, ConfigurationError, put_out, say
 from entrypoint.export.job import Job
 from entrypoint.export.kinds import (
     compose,
@@ -43,8 +43,7 @@ def export(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         say(str(error))
         return EXIT_CONFIGURATION
-    write_all(STDOUT, filled_in(kind, job).encode())
-    return 0
+    return 0 if put_out(filled_in(kind, job), "the file") else EXIT_NOT_WRITTEN
 
 
 def filled_in(kind: str, job: Job) -> str:

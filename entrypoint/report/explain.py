@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from entrypoint.arguments import Request
 from entrypoint.checks.trainer_settings import Checked, check_trainer
-from entrypoint.errors import EXIT_CONFIGURATION, STDOUT, escaped, render, say, write_all
+from entrypoint.errors import (
+    EXIT_CONFIGURATION,
+    EXIT_NOT_WRITTEN,
+    escaped,
+    put_out,
+    render,
+    say,
+)
 from entrypoint.packages.requirements import Requirements, notes_on
 from entrypoint.report.explanation import as_json, as_text
 from entrypoint.settings.environ import Environ
@@ -29,17 +36,5 @@ def explain(
         if note:
             say(f"cluster-trainer: {escaped(note)}")
     write = as_json if request.as_json else as_text
-    return _print(write(variables, answer, request.command, requirements))
-
-
-def _print(text: str) -> int:
-    """Write to stdout. A closed pipe or a full disk causes no traceback.
-
-    Bypasses Python's buffer, which would be written again at exit.
-    """
-    try:
-        write_all(STDOUT, f"{text}\n".encode(errors="backslashreplace"))
-    except OSError as error:
-        say(f"cluster-trainer: cannot write the explanation: {error.strerror}.")
-        return 1
-    return 0
+    text = write(variables, answer, request.command, requirements)
+    return 0 if put_out(f"{text}\n", "the explanation") else EXIT_NOT_WRITTEN

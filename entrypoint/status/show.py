@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 
-from entrypoint.errors import STDOUT, say, write_all
+from entrypoint.errors import put_out, say
 from entrypoint.network.link import in_a_line
 from entrypoint.pod import is_in_pod
 from entrypoint.status.places import places
@@ -36,7 +36,7 @@ def show_status(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         say(NOBODY.format("kubectl exec POD --" if is_in_pod() else "docker exec CONTAINER"))
         return EXIT_NOT_WELL
     write = as_json if arguments else as_text
-    _print("".join(write(worker) for worker in workers))
+    put_out("".join(write(worker) for worker in workers), "the status")
     return EXIT_NOT_WELL if any(worker.trouble for worker in workers) else EXIT_WELL
 
 
@@ -79,11 +79,3 @@ def as_json(status: Status) -> str:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
-
-
-def _print(text: str) -> None:
-    """Write to stdout without Python's buffer, which would fail at exit on a closed pipe."""
-    try:
-        write_all(STDOUT, text.encode(errors="backslashreplace"))
-    except OSError:
-        return

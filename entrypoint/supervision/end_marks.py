@@ -1,7 +1,8 @@
 """Marks of a successful end: the command writes them, and exit code 0 makes them valid.
 
 A program cannot know its own exit code in its last lines. It writes its mark as `NAME.pending`, and
-adds the path to the file END_MARKS. If the command ends with 0, each mark gets its final name.
+adds the path to the file END_MARKS. If the command ends with 0, each mark gets its final name. A
+command that was asked to stop gets none: it may handle SIGTERM with `sys.exit(0)` in the middle.
 Beside it, `NAME.by` has a digest of the command. So a worker that is restarted alone, after all
 have ended, knows that nothing is left to do.
 """
@@ -37,7 +38,7 @@ def forget(file: Path | None) -> None:
 
 
 def put(file: Path | None, by: str, log: Log) -> None:
-    """Rename the marks that the command has listed, after it has ended with 0.
+    """Rename the marks that the command has listed, after it has ended with 0 by itself.
 
     `by` is the command's digest.
     """

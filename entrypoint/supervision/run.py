@@ -128,7 +128,7 @@ class CommandRunner:
         end_marks.forget(self.marks)
         by = self._digest()  # before the run, because the script may be edited meanwhile
         ended, last_lines = self._run(restart_count, meeting)
-        if ended.code == 0:
+        if ended.code == 0 and not ended.stopped:  # a stopped command may have more to do
             end_marks.put(self.marks, by, self.log)
         return ended, last_lines
 

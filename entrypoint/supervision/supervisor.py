@@ -65,10 +65,10 @@ def end(ended: Ended, last_lines: Sequence[str], options: Options, log: Log) -> 
     Returns the exit code.
     """
     code = options.peer_lost_exit_code if ended.code == EXIT_PEER_LOST else ended.code
-    if ended.stopped:
-        log.info(ended.reason)
-    elif code == 0:
+    if code == 0:
         remove_failure(options.failure_file, log)
+    elif ended.stopped:
+        log.info(ended.reason)
     else:
         write_failure(options.failure_file, log, ended.reason, last_lines)
         if code not in FINAL_CODES:  # already reported in a message

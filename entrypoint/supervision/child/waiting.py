@@ -37,7 +37,7 @@ class Ended:
     """Its own exit code, or 128 + n if signal n ended it, or was sent to stop it."""
     reason: str
     stopped: bool = False
-    """Whether a stop was requested."""
+    """Whether a stop was requested, also if the child then ended with 0."""
     found: str = ""
     """The result of a helper process that ended with 0."""
     leaves_nothing: bool = False
@@ -133,7 +133,7 @@ class Waiter:
             return self._killed_for
         code = status if status >= 0 else SIGNAL_CODES - status
         reason = f"{self._name} {how_it_ended(status)}{_why(status, self._child.oom_kills.cause())}"
-        return Ended(code, reason, stopped=code in STOP_CODES)
+        return Ended(code, reason, stopped=bool(self.stop) or code in STOP_CODES)
 
 
 def say_unheard(numbers: Iterable[int], log: Log) -> None:

@@ -12,14 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from entrypoint.errors import STDOUT, write_all
+from entrypoint.errors import STDERR, STDOUT, write_all
 from entrypoint.log import INFO, WARNING, Log
 from entrypoint.status.board import Board
 from entrypoint.supervision.output.json_lines import LineCutter, as_json
 from entrypoint.supervision.output.notices import NoticeFilter
 
-STDERR = 2
-"""A file descriptor."""
 DEFAULT_LEVELS = {STDOUT: INFO, STDERR: WARNING}
 CHUNK = 65_536
 LAST_LINES = 12

@@ -352,3 +352,23 @@ def test_refuses_a_value_too_long_for_a_program(run: Callable, tmp_path: Path) -
     ended = run("true", TRAINER_MODEL_FILE="../long")
     assert ended.code == 78
     assert "131071 bytes at most" in ended.stderr
+
+
+@pytest.mark.parametrize("stderr", ["/dev/full", "&-", "&0"], ids=["full", "closed", "no reader"])
+@pytest.mark.parametrize(("variable", "code"), [("", 0), ("WORKER_INDEX=x", 78), ("", 3)])
+def test_a_log_that_nobody_takes_changes_no_exit_code(
+    entrypoint: tuple[str, ...], tmp_path: Path, stderr: str, variable: str, code: int
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    start = f"exec env {variable} \"$@\" sh -c 'exit {code}' 2>{stderr}"
+    ended = subprocess.run(
+        ["sh", "-c", start, "sh", *entrypoint],
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "MAX_RESTARTS": "0"},
+        stdout=subprocess.PIPE,
+        stdin=writing,  # for &0
+        cwd=tmp_path,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stdout) == (code, b"")

@@ -217,16 +217,16 @@ def test_the_command_does_not_run(run: Callable, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stdout", ["/dev/full", "&-"])
-def test_an_explanation_that_cannot_be_written_is_said_plainly(
-    run: Callable,
-    entrypoint: tuple[str, ...],
-    stdout: str,
+@pytest.mark.parametrize(
+    ("words", "what"), [(["explain", "true"], "explanation"), (["export", "compose"], "file")]
+)
+def test_a_text_that_cannot_be_written_is_said_plainly(
+    run: Callable, entrypoint: tuple[str, ...], words: list[str], what: str, stdout: str
 ) -> None:
     """A shell starts a second entrypoint, with a stdout that is full or closed."""
-    start = f'exec "$@" >{stdout}'
-    ended = run("sh", "-c", start, "sh", *entrypoint, "explain", "true")
+    ended = run("sh", "-c", f'exec "$@" >{stdout}', "sh", *entrypoint, *words)
     assert ended.code == 1
-    assert "cannot write the explanation" in ended.stderr
+    assert f"cannot write the {what}" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -571,6 +571,22 @@ def test_a_mark_of_an_end_counts_after_0_alone(begin: Callable, tmp_path: Path, 
     assert (tmp_path / "END").exists() == (code == 0)
 
 
+def test_a_command_that_ends_with_0_because_it_was_stopped_gets_no_mark(
+    begin: Callable, tmp_path: Path
+) -> None:
+    mark, failure = tmp_path / "END", tmp_path / "failure"
+    script = (
+        f"trap 'exit 0' TERM; touch {mark}.pending; echo {mark}.pending > $END_MARKS; "
+        f"echo why > {failure}; echo ready; while :; do sleep 0.1; done"
+    )
+    started = begin("bash", "-c", script, FAILURE_FILE=str(failure))
+    started.wait_for("ready")
+    started.process.terminate()
+    assert started.end()[0] == 0
+    assert not mark.exists()
+    assert not failure.exists()
+
+
 def test_marks_of_an_earlier_run_of_the_command_are_forgotten(
     begin: Callable, tmp_path: Path
 ) -> None:

@@ -49,8 +49,8 @@ def find(tmp_path):
 
 
 @pytest.fixture
-def said(capsys):
-    return lambda: "".join(capsys.readouterr())
+def said(capfd):
+    return lambda: "".join(capfd.readouterr())
 
 
 def files(folder):
