@@ -1,9 +1,12 @@
 """A worker's description of its data, which it compares with the other workers'."""
 
+import importlib
 import random
+import sys
 from functools import partial
 
 import keras
+import like_torch
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -230,6 +233,65 @@ def test_a_random_layers_seed_is_no_number_of_a_pipeline(layer):
         return pictures.map(lambda one: made(one, training=True))
 
     assert pipelines.of_numbers(augmented(1)) == pipelines.of_numbers(augmented(2))
+
+
+@pytest.fixture
+def loader_of(tmp_path, monkeypatch):
+    """Return a function that makes a torch DataLoader of the rows."""
+    monkeypatch.syspath_prepend(like_torch.put(tmp_path))
+    torch = importlib.import_module("torch.utils.data")
+    yield partial(torch.DataLoader, ROWS, 8)
+    for name in [one for one in sys.modules if one.partition(".")[0] == "torch"]:
+        del sys.modules[name]
+
+
+def source_for(loader):
+    strategy = tf.distribute.get_strategy()
+    adapter = keras_names.GET_DATA_ADAPTER.own(loader)
+    return source_of(adapter, Replicas.of(strategy), strategy, 0)
+
+
+def test_a_loader_of_torch_that_each_worker_shuffles_is_found(loader_of):
+    one, same, other = (
+        source_for(loader_of(shuffle=True, seed=seed)).found() for seed in (1, 1, 2)
+    )
+    assert len(one) == 4
+    assert one == same
+    assert one != other
+    assert (
+        source_for(loader_of(shuffle=False, seed=1)).found()
+        == source_for(loader_of(shuffle=False, seed=2)).found()
+    )
+
+
+def test_to_look_at_a_loader_of_torch_uses_up_one_order_as_in_keras(loader_of):
+    seen, expected = loader_of(shuffle=True, seed=1), loader_of(shuffle=True, seed=1)
+    keras_names.GET_DATA_ADAPTER.own(expected).get_tf_dataset()
+    source_for(seen).found()
+    for one, other in zip(expected, seen, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_loader_of_torch_has_the_order_of_a_pass_after_a_restart(loader_of, shuffle):
+    undisturbed, restarted = (
+        source_for(loader_of(shuffle=shuffle, seed=1)),
+        source_for(loader_of(shuffle=shuffle, seed=1)),
+    )
+    for number in range(3):
+        undisturbed.begin_pass(number)
+        expected = [batch[0].numpy() for batch in undisturbed.shares(number, 0)]
+    restarted.catch_up(2)
+    restarted.begin_pass(2)
+    for one, other in zip(expected[3:], restarted.shares(2, 3), strict=True):
+        np.testing.assert_array_equal(one, other[0])
+
+
+def test_a_data_set_of_grain_is_read_to_compare_it():
+    """Grain is not in the image, so that only a part of Keras's adapter is here."""
+    adapter = keras_names.GrainDatasetAdapter.__new__(keras_names.GrainDatasetAdapter)
+    adapter._dataset = [(ROWS[:8],), (ROWS[8:],)]  # noqa: SLF001
+    assert [*map(len, keras_names.first_batches(adapter))] == [1]
 
 
 MADE = {

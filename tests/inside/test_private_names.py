@@ -58,6 +58,8 @@ def examples_of_keras(k):
     generated = k.GeneratorDataAdapter((np.ones([2, 2]),) for _ in range(9))
     read = k.PyDatasetAdapter(Data())
     read.get_tf_dataset()
+    loading = k.TorchDataLoaderAdapter.__new__(k.TorchDataLoaderAdapter)
+    loading._dataloader, loading._output_signature = [(np.ones([2, 2]),)] * 3, None  # noqa: SLF001
     one = tf.ones([1, 1])
     return {
         "layers_within": lambda: dense in k.layers_within(model),
@@ -102,6 +104,9 @@ def examples_of_keras(k):
         "shuffle_of": lambda: k.shuffle_of(arrays) is True,
         "signature_of": lambda: k.signature_of(read) is not None,
         "set_signature": lambda: k.set_signature(read, k.signature_of(read)) is None,
+        "dataset_of": lambda: k.dataset_of(loading) is not None,
+        "torch_loader_of": lambda: k.torch_loader_of(loading) is loading._dataloader,  # noqa: SLF001
+        "is_in_order": lambda: k.is_in_order(None) is False,
         "first_batches": lambda: len(k.first_batches(generated)) == k.NUM_BATCHES_FOR_TENSOR_SPEC,
         "is_to_profile": lambda: k.is_to_profile(profiling(model)),
     }

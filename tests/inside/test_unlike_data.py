@@ -123,6 +123,33 @@ def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
         assert "the arrays: received" in place.logs
 
 
+# Worker 1 numbers some of the letters otherwise.
+LOOKED_UP = """
+import json, os
+import keras, numpy as np, tensorflow as tf
+
+RANK = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+keras.utils.set_random_seed(1)
+letters = "abcdefgh"
+order = [*letters] if RANK == 0 else [*"abcdhgfe"]
+table = keras.layers.StringLookup(vocabulary=order, num_oov_indices=0)
+words, x = np.array(list(letters) * 2), np.tile(np.eye(8, dtype="float32"), (2, 1))
+data = tf.data.Dataset.from_tensor_slices((x, words)).map(lambda x, word: (x, table(word)))
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, kernel_initializer="zeros")])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile(keras.optimizers.SGD(80.0), loss, metrics=["accuracy"])
+print("ENDED", model.fit(data.batch(16), epochs=5, verbose=0).history, flush=True)
+"""
+
+
+def test_a_fit_whose_labels_are_numbered_otherwise_is_refused(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LOOKED_UP)
+    with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
+        assert place.wait() == [78, 78], place.logs
+        assert "lists of texts in functions of tf.data" in place.logs
+
+
 THIRD = "4 variables, of which number 3 is sgd/iteration (int64 [])"
 KERNEL = "variables, of which number 3 is sequential/dense_1/kernel (float32 [1, 1])"
 

@@ -85,6 +85,29 @@ def test_each_process_of_a_start_trains_by_itself(start):
     assert "had ended" not in again.output  # it was trained again, as the first start was over
 
 
+SHIFTED = """
+import tensorflow as tf
+
+shift = float(os.environ["SHIFT"])  # such as np.random.uniform(), without a seed
+data = tf.data.Dataset.from_tensor_slices(rows()).batch(8).map(lambda x, y: (x, y + shift))
+keras.utils.set_random_seed(1)
+model = compiled()
+tell(model, model.fit(data, epochs=2, verbose=0))
+sys.exit(1)
+"""
+
+
+def test_a_finished_fit_is_not_taken_for_other_numbers_of_its_pipeline(start):
+    first = start(SHIFTED, SHIFT="0")
+    assert first.code == 1, first.output
+    other = start(SHIFTED, SHIFT="5")
+    assert other.code == 78, other.output
+    assert "the numbers in functions of tf.data" in other.output
+    again = start(SHIFTED, SHIFT="0")
+    assert again.told == first.told, again.output
+    assert "had ended" in again.output
+
+
 THREADS = """
 import threading
 at_once = threading.Barrier(2)

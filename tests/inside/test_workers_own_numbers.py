@@ -65,12 +65,12 @@ def began(begin):
         return [*pool.map(refused, range(2))]
 
 
-def ended(described, saved=None, asked=({}, {})):
+def ended(described, saved=None, asked=({}, {}), stage=Stage.TRAINING):
     """Begin on two workers, with these facts and arguments; return the problems of each."""
     start = Start()
     if saved is not None:
-        progress = {"place": {}, "random": None}
-        checkpoint = Checkpoint(1, Stage(0), saved, progress, [], [])
+        progress = {"place": {"stage": int(stage)}, "random": None}
+        checkpoint = Checkpoint(1, stage, saved, progress, [], [])
         start = Start(1, Found(checkpoint, b"", "worker-0", is_here=True))
     given, meet = [None, None], Barrier(2)
     task = SimpleNamespace(name_of="worker-{}".format)
@@ -119,6 +119,13 @@ def test_workers_that_are_asked_for_other_epochs_are_refused():
 def test_numbers_of_pipelines_may_change_when_a_fit_resumes():
     saved, now = ({DATA_NUMBERS: number} for number in "12")
     assert ended([TRAINED | now] * 2, TRAINED | saved) == [[], []]
+
+
+def test_the_result_of_a_fit_that_has_ended_is_not_taken_for_other_numbers_of_its_pipeline():
+    saved, now = ({DATA_NUMBERS: number} for number in "12")
+    found = ended([TRAINED | now] * 2, TRAINED | saved, stage=Stage.ALL)
+    assert found == [[DATA_NUMBERS]] * 2
+    assert ended([TRAINED | now] * 2, TRAINED | now, stage=Stage.ALL) == [[], []]
 
 
 @pytest.mark.parametrize("name", [CALLBACKS, NUMBERS, LAYERS_NUMBERS])

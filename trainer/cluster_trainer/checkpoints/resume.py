@@ -193,8 +193,15 @@ SEED = (
 )
 
 
+DRAWN = (
+    "The fit has ended, and its result is not that of these numbers. If the script draws them, set "
+    "a seed: `keras.utils.set_random_seed(1)` at the beginning of the script."
+)
+
+
 def _advice(name: str) -> str:
-    return f"{SEED} {ADVICE}" if name.startswith(DIGEST) else ADVICE
+    more = DRAWN if name == DATA_NUMBERS else SEED if name.startswith(DIGEST) else ""
+    return f"{more} {ADVICE}".lstrip()
 
 
 def _other_variables(saved: Sequence[str], mine: Sequence[str], where: str) -> Problem:

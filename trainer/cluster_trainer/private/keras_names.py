@@ -6,6 +6,7 @@ has an example for each name, which also shows that the name still has the expec
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -58,6 +59,7 @@ from keras.src.trainers.data_adapters.array_slicing import (
 # The number of batches that Keras reads from a generator to inspect them.
 from keras.src.trainers.data_adapters.data_adapter_utils import NUM_BATCHES_FOR_TENSOR_SPEC
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.grain_dataset_adapter import GrainDatasetAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
 # Adds class weights to batches, for each example by its class.
@@ -65,6 +67,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import (
     TFDatasetAdapter,
     make_class_weight_map_fn,
 )
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
 # Replaced by our iterator; `fit` uses its private attributes.
 from keras.src.trainers.epoch_iterator import EpochIterator
@@ -287,6 +290,38 @@ def set_signature(adapter: PyDatasetAdapter, signature: Any) -> None:
     adapter._output_signature = signature
 
 
+def dataset_of(adapter: Any) -> Any:
+    """Return the tf.data.Dataset of an adapter.
+
+    Keras reads a few batches of a torch DataLoader to inspect them, and forgets them. Here they are
+    noted for `first_batches`, because each reading draws another order.
+    """
+    loader = torch_loader_of(adapter)
+    if loader is None or first_batches(adapter) is not None:
+        return adapter.get_tf_dataset()
+    adapter._first_batches = [*islice(loader, NUM_BATCHES_FOR_TENSOR_SPEC)]
+    adapter._dataloader = adapter._first_batches
+    try:
+        return adapter.get_tf_dataset()
+    finally:
+        adapter._dataloader = loader
+
+
+def torch_loader_of(adapter: Any) -> Any:
+    """Return the torch DataLoader of an adapter; None if it has other data."""
+    return adapter._dataloader if isinstance(adapter, TorchDataLoaderAdapter) else None
+
+
+def is_in_order(loader: Any) -> bool:
+    """Tell whether a torch DataLoader reads its examples in order; otherwise each pass draws."""
+    return type(getattr(loader, "sampler", None)).__name__ == "SequentialSampler"
+
+
 def first_batches(adapter: Any) -> Any:
-    """Return the batches that Keras has read from a generator to inspect them, or None."""
+    """Return the batches that were read from a generator or a loader to inspect them, or None.
+
+    A Grain data set is read here, because each reading begins anew and gives the same.
+    """
+    if isinstance(adapter, GrainDatasetAdapter):
+        return [*islice(adapter._dataset, 1)]
     return getattr(adapter, "_first_batches", None)

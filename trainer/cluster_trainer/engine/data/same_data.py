@@ -28,7 +28,8 @@ from cluster_trainer.settings.task import names_of
 ADVICE = (
     "Each worker needs all of the data in the same order, and takes its share. Set a `seed` where "
     "they are loaded, split or shuffled, or call `keras.utils.set_random_seed` first, with the "
-    "same number on all workers. Sort the files of a folder."
+    "same number on all workers; for a loader of PyTorch call `torch.manual_seed` as well. Sort "
+    "the files of a folder."
 )
 PREDICT = "predict"
 EXAMPLES = "SHA-256 of some examples, part"
@@ -199,6 +200,8 @@ def of_batch(batch: Any) -> dict[str, str]:
 def _content_of(leaf: Any) -> bytes | None:
     if isinstance(leaf, tf.Tensor):
         return content(leaf)
+    if hasattr(leaf, "__array__") and hasattr(leaf, "cpu"):  # a tensor of PyTorch
+        leaf = np.asarray(leaf.cpu())
     if not isinstance(leaf, (np.ndarray, np.generic, int, float, str, bytes)):
         return None
     array = np.asarray(leaf)

@@ -13,7 +13,7 @@ from hashlib import sha256
 import keras
 import tensorflow as tf
 
-from cluster_trainer.checkpoints.checkpoint import uncounted
+from cluster_trainer.checkpoints.checkpoint import Stage, uncounted
 from cluster_trainer.checkpoints.resume import (
     CALLBACKS,
     DATA_NUMBERS,
@@ -176,7 +176,8 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         if not {*TRAINING} & start.found.checkpoint.settings.keys():  # from an earlier version
             left_out |= {*TRAINING}
         left_out |= {*OF_A_WORKER, pipelines.ROWS, SHUFFLE} - start.found.checkpoint.settings.keys()
-        left_out |= {DATA_NUMBERS}  # a script may draw them anew at each start
+        if start.place.stage != Stage.ALL:  # a script may draw them anew at each start
+            left_out |= {DATA_NUMBERS}
         left_out |= {*differing_now}  # the checkpoint has the values of one worker
         if not start.place.step:  # no step was taken, in rounds of whatever length
             left_out |= {variable_of("sync_every")}

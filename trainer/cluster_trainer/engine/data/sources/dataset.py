@@ -36,7 +36,7 @@ class DatasetSource(WholeBatchSource):
     def __init__(self, adapter: Any, replicas: Replicas) -> None:
         super().__init__(adapter.num_batches, replicas)
         self._adapter, self._begun = adapter, 0
-        self._dataset = adapter.get_tf_dataset()
+        self._dataset = keras_names.dataset_of(adapter)
         self.calls_users = pipelines.calls_python(self._dataset)
         for warning in pipelines.warnings(self._dataset) if replicas.workers > 1 else ():
             log.warning(warning)
@@ -61,8 +61,8 @@ class DatasetSource(WholeBatchSource):
         return pipelines.of_rows(self._dataset) | pipelines.of_numbers(self._dataset)
 
     def found(self) -> dict[str, str]:
-        """Return facts about the pipeline's seeds and rows, or digests of a generator's batches."""
-        # Keras has read some batches to inspect them.
+        """Return facts about the pipeline, or digests of a generator's or a loader's batches."""
+        # They were read to inspect them.
         first = keras_names.first_batches(self._adapter)
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
 
@@ -74,9 +74,12 @@ class DatasetSource(WholeBatchSource):
     def catch_up(self, passes: int) -> None:
         """Begin the passes that have not begun in this process; see Source.catch_up.
 
-        A `Dataset.shuffle` draws another order for each iterator. So the next iterator gets the
-        order that it would have had without a restart.
+        A `Dataset.shuffle` draws another order for each iterator, and so does a torch DataLoader.
+        So the next iterator gets the order that it would have had without a restart.
         """
+        loader = keras_names.torch_loader_of(self._adapter)
+        if loader is not None and passes > self._begun and not keras_names.is_in_order(loader):
+            pipelines.repeat(passes - self._begun, "begun", lambda: next(iter(loader), None))
         if isinstance(self._adapter, keras_names.TFDatasetAdapter):
             pipelines.warn_of_ended(self._dataset)
             pipelines.begin(self._dataset, passes - self._begun)
