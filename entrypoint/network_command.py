@@ -70,6 +70,7 @@ def measure_network(start: ResolvedStart, log: Log) -> int:
         settings={COMMAND: NETWORK},
         log=log,
         board=board,
+        job=start.job,
     )
     measurement = Measurement(peers, board, log)
     ended = run_helper(lambda: measurement.work(write), "the measurement of the network", log)

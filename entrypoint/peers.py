@@ -58,6 +58,8 @@ class PeersOfStart:
     """The trainer's settings that all workers must share."""
     log: Log
     board: Board
+    job: str = ""
+    """The scheduler's job; "" if it is unknown."""
     seen: Generations = field(default_factory=Generations)
     asked: SharedMark = field(default_factory=SharedMark)
 
@@ -194,6 +196,7 @@ class PeersOfStart:
             devices=devices_of(self.request.command, self.environment),
             min_workers=str(self.options.min_workers or self.workers),
             workspace=self.options.workspace_digest or "",
+            job=self.job,
         )
 
     def _say_the_way(self) -> None:

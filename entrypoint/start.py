@@ -48,6 +48,11 @@ class ResolvedStart:
         """The cluster and this worker's task; None for one worker, and for an evaluator."""
         return cluster_of(self.resolution)
 
+    @property
+    def job(self) -> str:
+        """The scheduler's job; "" if it is unknown."""
+        return self.resolution.job if self.resolution else ""
+
 
 def cluster_of(found: Resolution | None) -> tuple[ClusterSpec, Task] | None:
     """Return a cluster of several workers and this one's task; None if there is none."""
@@ -134,6 +139,7 @@ def _start(
         settings=settings,
         log=log,
         board=board,
+        job=start.job,
     )
     return run(request, environment, options, log, peers=peers.for_supervision(), board=board)
 

@@ -128,6 +128,9 @@ class Resolution:
     """Other keys of the given "task"."""
     own_port: int | None = None
     """The source's own default port, if it was used in place of WORKER_PORT's."""
+    job: str = ""
+    """The scheduler's job, which is the same for all workers and after a restart, if other jobs may
+    use the same machines: "Slurm job 4711.0". "": the source names none."""
 
     @property
     def rank(self) -> int | None:

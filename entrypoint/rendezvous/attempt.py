@@ -99,6 +99,15 @@ class Attempt:
         """Whether a worker was not in this worker's newest ring, and may be left out."""
         return bool(self.terms.fewer) and card.generation < self.terms.generation
 
+    def refuse_other_job(self, card: Card) -> None:
+        """Raise PeerError if a worker belongs to another job of the scheduler.
+
+        Jobs that share their machines may use the same port, one after the other.
+        """
+        theirs, own = card.job, self.card.job
+        if theirs and own and theirs != own:
+            raise PeerError(f"answered by a worker of another program, {theirs}; this is {own}")
+
     def refuse_passing(self, card: Card, expected: Member) -> None:
         """Raise PeerError if another worker answers at a member's address, but not for long yet.
 

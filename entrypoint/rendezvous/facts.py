@@ -42,6 +42,9 @@ class Facts:
     """MIN_WORKERS, "2"; "" if it is unknown."""
     workspace: str = ""
     """WORKSPACE_DIGEST; "" if it is not set."""
+    job: str = ""
+    """The scheduler's job, "Slurm job 4711.0"; "" if it is unknown. Workers of another job may
+    have the same list. They are not this worker's peers, so they contradict nothing."""
 
 
 def host_list(spec: ClusterSpec) -> tuple[str, ...]:
@@ -73,6 +76,7 @@ class Card:
     devices: str = ""
     min_workers: str = ""
     workspace: str = ""
+    job: str = ""
     asks: bool = False
     """Whether the worker's command runs, and has asked for its neighbours."""
 
@@ -104,6 +108,7 @@ class Card:
             devices=facts.devices,
             min_workers=facts.min_workers,
             workspace=facts.workspace,
+            job=_short(facts.job),
             asks=asks,
         )
 
@@ -133,6 +138,7 @@ class Card:
             devices=_optional(message, "devices"),
             min_workers=_optional(message, "min_workers"),
             workspace=_optional(message, "workspace"),
+            job=_optional(message, "job"),
             asks=message.flag("asks") if "asks" in message.fields else False,
             **{name: message.text(name, LONGEST_VALUE) for name in _TEXTS},
         )

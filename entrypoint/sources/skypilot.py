@@ -15,8 +15,10 @@ from entrypoint.settings.environ import Environ, Value, whole_number
 from entrypoint.settings.forms import parse_whole_number
 from entrypoint.sources.formats.host_list import read_workers
 
+TASK_ID = "SKYPILOT_TASK_ID"
+"""The same on all nodes, and after each recovery. Several tasks may share the nodes."""
 NEEDS = ("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK")
-ALSO = ("SKYPILOT_NUM_NODES",)
+ALSO = ("SKYPILOT_NUM_NODES", TASK_ID)
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
@@ -29,7 +31,8 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
         lambda: _rank(environ, len(lines)),
         lambda: _check_count(environ, len(lines)),
     )
-    return Resolution("SKYPILOT_NODE_IPS", spec, Task(WORKER, rank))
+    job = f"SkyPilot task {task}" if (task := environ.get(TASK_ID)) else ""
+    return Resolution("SKYPILOT_NODE_IPS", spec, Task(WORKER, rank), job=job)
 
 
 def _spec(environ: Environ, lines: list[str], default_port: int) -> ClusterSpec:
@@ -65,9 +68,9 @@ def settings(environ: Environ) -> Mapping[str, Value]:
     """Return a folder that is the same after each recovery, and the GPUs of each node."""
     found: dict[str, Value] = {}
     # one path segment, whatever characters the job's name has
-    task = re.sub("[^A-Za-z0-9._-]", "_", environ.get("SKYPILOT_TASK_ID") or "")
+    task = re.sub("[^A-Za-z0-9._-]", "_", environ.get(TASK_ID) or "")
     if task.strip("."):
-        found["TRAINER_RUN_DIR"] = Value(f"/runs/{task}", "SKYPILOT_TASK_ID")
+        found["TRAINER_RUN_DIR"] = Value(f"/runs/{task}", TASK_ID)
     gpus = parse_whole_number(environ.get("SKYPILOT_NUM_GPUS_PER_NODE") or "")
     if gpus is not None and gpus > 0:
         found["GPUS_PER_WORKER"] = Value(str(gpus), "SKYPILOT_NUM_GPUS_PER_NODE")

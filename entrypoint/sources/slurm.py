@@ -25,7 +25,7 @@ NEEDS = (
     "SLURM_STEP_NODELIST",
     "SLURM_STEP_TASKS_PER_NODE",
 )
-ALSO = ("SLURM_NODEID", "SLURM_LOCALID")
+ALSO = ("SLURM_NODEID", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 T = TypeVar("T")
 
@@ -55,7 +55,17 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
     spec = ClusterSpec.of_workers(Address(hosts[node], port + place) for node, place in places)
     raise_any(spec_problems("SLURM_STEP_NODELIST", spec))
     raise_any(_other_distribution(environ, *places[rank]))
-    return Resolution("SLURM_STEP_NODELIST", spec, Task(WORKER, rank), own_port=own_port)
+    task, job = Task(WORKER, rank), _job(environ)
+    return Resolution("SLURM_STEP_NODELIST", spec, task, own_port=own_port, job=job)
+
+
+def _job(environ: Environ) -> str:
+    """Return the job and its step as Slurm writes them, "4711.0"; "" if the job is unknown.
+
+    A job that is queued again keeps its number.
+    """
+    parts = [environ.get(name) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
+    return f"Slurm job {'.'.join(filter(None, parts))}" if parts[0] else ""
 
 
 def _hosts(environ: Environ, port: int) -> list[str]:

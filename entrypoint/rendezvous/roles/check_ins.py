@@ -69,6 +69,7 @@ class CheckIns:
         """Serve a member that has dialled the chief, until the connection ends."""
         attempt, card = self._attempt, Card.read(hello)
         await connection.send(attempt.answer_card())
+        attempt.refuse_other_job(card)
         with attempt.knows(connection, card):
             if hello.kind != CHECK_IN:  # from another chief, or from this one
                 await follow(attempt, connection)

@@ -24,9 +24,11 @@ PAGE = 100
 
 
 async def hello(attempt: Attempt, connection: Connection, kind: str) -> Card:
-    """Introduce this worker, and return the other worker's card."""
+    """Introduce this worker, and return the other worker's card. Raises PeerError."""
     await connection.send(attempt.card.message(kind))
-    return Card.read(await expect(attempt, connection, CARD))
+    card = Card.read(await expect(attempt, connection, CARD))
+    attempt.refuse_other_job(card)
+    return card
 
 
 async def expect(attempt: Attempt, connection: Connection, kind: str) -> Message:

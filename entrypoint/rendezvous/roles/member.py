@@ -143,6 +143,7 @@ class MemberRole:
             return
         card = Card.read(hello)
         await connection.send(self._attempt.answer_card())
+        self._attempt.refuse_other_job(card)
         with self._attempt.knows(connection, card):
             await follow(self._attempt, connection)
 

@@ -58,6 +58,11 @@ def test_refuses_what_does_not_fit(change: dict[str, str], name: str, says: str)
     assert says in problem.accepted
 
 
+def test_names_the_task() -> None:
+    assert find(view(**TWO, SKYPILOT_TASK_ID="sky-1_a_1"), 2222).job == "SkyPilot task sky-1_a_1"
+    assert find(view(**TWO), 2222).job == ""
+
+
 @pytest.mark.parametrize("missing", ["SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK"])
 def test_refuses_half_of_it(missing: str) -> None:
     some = {name: text for name, text in TWO.items() if name != missing}

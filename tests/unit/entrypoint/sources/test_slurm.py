@@ -181,6 +181,19 @@ def test_knows_block_distribution() -> None:
     assert find(view(**FIVE, SLURM_NODEID="0", SLURM_LOCALID="1"), 2222).rank == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "job"),
+    [
+        ({"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0"}, "Slurm job 4711.0"),
+        ({"SLURM_JOB_ID": "4711"}, "Slurm job 4711"),
+        ({"SLURM_STEP_ID": "0"}, ""),
+        ({}, ""),
+    ],
+)
+def test_names_the_job_and_its_step(given: dict[str, str], job: str) -> None:
+    assert find(view(**THREE, **given), 2222).job == job
+
+
 def test_reports_all_problems_together() -> None:
     bad = {"SLURM_PROCID": "x", "SLURM_STEP_NUM_TASKS": "y"}
     lists = {"SLURM_STEP_NODELIST": "n[", "SLURM_STEP_TASKS_PER_NODE": "z"}
