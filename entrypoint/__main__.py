@@ -122,7 +122,8 @@ def _check(
     collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
     all_of(
         lambda: check_machine(options.gpus_per_worker, environment),
-        lambda: check_metrics_port(options.metrics_port, ports),
+        # `explain` may run beside the worker that uses the port.
+        lambda: check_metrics_port(options.metrics_port, ports, must_be_free=not request.explain),
         lambda: check_min_workers(options, len(ports) or 1, collectives),
         lambda: check_preemption(options),
         lambda: _check_network(request, answer),

@@ -54,6 +54,9 @@ def test_any_line_becomes_an_object_with_four_members(line: str) -> None:
     assert {"time", "level", "worker"} <= members.keys()
 
 
-@pytest.mark.parametrize("line", ["{", "{" * 5000, "[1]", '{"a": 1} b', "{}}"])
+NOT_IN_JSON = ['{"loss": NaN}', '{"a": [-Infinity]}', '{"loss": 1e999}']
+
+
+@pytest.mark.parametrize("line", ["{", "{" * 5000, "[1]", '{"a": 1} b', "{}}", *NOT_IN_JSON])
 def test_what_only_looks_like_an_object_is_a_message(line: str) -> None:
     assert json.loads(as_json(line, "worker-1", "INFO"))["message"] == line
