@@ -26,7 +26,7 @@ from entrypoint.packages.requirements import Requirements, find_requirements
 from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import Environ, read_environ
-from entrypoint.settings.framework_variables import framework_variables
+from entrypoint.settings.framework_variables import framework_notes, framework_variables
 from entrypoint.settings.options import JSON, Options, read_options
 from entrypoint.settings.platform_variables import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
@@ -122,7 +122,8 @@ def _check(
     collectives = "" if request.is_trainer else environment.get("TRAINER_COLLECTIVES", "")
     all_of(
         lambda: check_machine(options.gpus_per_worker, environment),
-        lambda: check_metrics_port(options.metrics_port, ports),
+        # `explain` may run beside the worker that uses the port.
+        lambda: check_metrics_port(options.metrics_port, ports, must_be_free=not request.explain),
         lambda: check_min_workers(options, len(ports) or 1, collectives),
         lambda: check_preemption(options),
         lambda: _check_network(request, answer),
@@ -151,6 +152,7 @@ def _say_more(
     for note in (
         service_links_note(variables.service_links),
         proxy_note(variables.texts(), answer.hosts),
+        *framework_notes(answer.resolution, variables.texts()),
     ):
         if note:
             log.info(note)

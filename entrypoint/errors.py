@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -33,6 +34,10 @@ HIDDEN = "***"
 
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
 """If a variable's name contains one of these words, its value is a secret."""
+
+PATHS = re.compile(r" \(file [^)]*\)|(?:^|(?<= ))/\S*")
+"""The parts of a problem's name that are paths: `WORKER_HOSTS (file /run/secrets/hosts)`. They do
+not make its value a secret."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,8 @@ def _are_open(problems: Sequence[Problem]) -> bool:
 
 def _line(problem: Problem) -> str:
     """Return a problem as one line; the value is hidden if the name is a secret's."""
-    received = HIDDEN if problem.received and is_secret(problem.name) else problem.received
+    is_hidden = is_secret(PATHS.sub("", problem.name))
+    received = HIDDEN if problem.received and is_hidden else problem.received
     value = "nothing" if received is None else f'"{shortened(escaped(received))}"'
     name = shortened(escaped(problem.name))
     line = f"{name}: received {value}; accepted: {escaped(problem.accepted)}."

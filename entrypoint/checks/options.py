@@ -12,13 +12,15 @@ METRICS_PORT, MIN_WORKERS = "METRICS_PORT", "MIN_WORKERS"
 TENSORFLOW = "tensorflow"
 
 
-def check_metrics_port(port: int | None, workers_ports: Iterable[int]) -> None:
-    """Raise ConfigurationError if the port is a worker's, or is in use."""
+def check_metrics_port(
+    port: int | None, workers_ports: Iterable[int], *, must_be_free: bool = True
+) -> None:
+    """Raise ConfigurationError if the port is a worker's, or (`must_be_free`) is in use."""
     if port is None:
         return
     if port in workers_ports:
         problem = Problem(METRICS_PORT, str(port), "a port that no worker uses")
-    elif reason := _reason(port):
+    elif must_be_free and (reason := _reason(port)):
         problem = Problem(METRICS_PORT, str(port), "a port that is free here", f"{reason}.")
     else:
         return

@@ -36,6 +36,12 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
+    def spelled_one_way(self) -> Address:
+        """The address without a name's final dot, and as IPv4 if an IPv6 address wraps it."""
+        address = _ip(self.host)
+        return Address(str(_unmapped(address)) if address else self.host.rstrip("."), self.port)
+
+    @property
     def is_loopback(self) -> bool:
         """Whether the address means "this machine" on every machine."""
         address = _ip(self.host)

@@ -98,7 +98,7 @@ def spec_problems(name: str, spec: ClusterSpec) -> list[Problem]:
 def _duplicates(name: str, spec: ClusterSpec) -> Iterable[Problem]:
     first: dict[Address, Task] = {}
     for member in spec.members:
-        other = first.setdefault(member.address, member.task)
+        other = first.setdefault(member.address.spelled_one_way, member.task)
         if other != member.task:
             advice = f"{other} and {member.task} have the same address."
             yield Problem(name, str(member.address), "each address once", advice)

@@ -46,7 +46,7 @@ class Requirements:
 
     def is_installed(self) -> bool:
         """Whether all packages are installed. The folder gets its final name last."""
-        return self.folder.is_dir()
+        return os.path.isdir(self.folder)  # noqa: PTH112 -- Path.is_dir() raises PermissionError
 
     def added_to(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the variables with which a command finds the packages and their programs."""

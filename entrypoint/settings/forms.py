@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -30,16 +30,17 @@ def parse_whole_number(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def whole_number(low: int, high: int | None = None) -> Form[int]:
-    """Return the form of a whole number from low to high (None: no bound)."""
+def whole_number(low: int, high: int | None = None, *, but: Sequence[int] = ()) -> Form[int]:
+    """Return the form of a whole number from low to high (None: no bound), without some."""
 
     def parse(text: str) -> int | None:
         number = parse_whole_number(text)
         fits = number is not None and low <= number and (high is None or number <= high)
-        return number if fits else None
+        return number if fits and number not in but else None
 
     bounds = f"from {low}" if high is None else f"from {low} to {high}"
-    return Form(f"a whole number {bounds}", parse)
+    exceptions = f", but not {' or '.join(map(str, but))}" if but else ""
+    return Form(f"a whole number {bounds}{exceptions}", parse)
 
 
 def flag() -> Form[int]:

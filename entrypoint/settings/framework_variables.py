@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from entrypoint.cluster.spec import Resolution
+from entrypoint.settings.platform_variables import is_service_link
 
 NAMES = (
     (
@@ -35,7 +36,8 @@ def framework_variables(
     """Return the variables of each framework for which none is set.
 
     If a user or a scheduler has set one of a framework's variables, none is added: our rank would
-    not match their address.
+    not match their address. An empty value sets nothing, and neither does Kubernetes' variable for
+    a Service, such as MASTER_PORT=tcp://… for one named `master`.
 
     Args:
         resolution: the cluster and the task. A single worker or an evaluator gets no variables.
@@ -58,5 +60,31 @@ def framework_variables(
         "RANK": rank,
         "LOCAL_RANK": "0",
     }
-    unset = [names for names in NAMES if not any(name in variables for name in names)]
+    unset = [names for names in NAMES if not any(_is_set(name, variables) for name in names)]
     return {name: values[name] for names in unset for name in names}
+
+
+def framework_notes(resolution: Resolution | None, variables: Mapping[str, str]) -> list[str]:
+    """Return notes about given variables that were ignored, or that keep others unset."""
+    if not resolution or resolution.rank is None:
+        return []
+    notes = []
+    for names in NAMES:
+        is_set = {name: _is_set(name, variables) for name in names}
+        given = [name for name in names if is_set[name]]
+        others = ", ".join(name for name in names if not is_set[name])
+        if given and others:
+            notes.append(f"{given[0]} is set: {others} are not, because they might not match it")
+        if not given:
+            ignored = [name for name in names if name in variables]
+            notes += [f"ignored {name}: {_why(variables[name])}" for name in ignored]
+    return notes
+
+
+def _is_set(name: str, variables: Mapping[str, str]) -> bool:
+    text = variables.get(name, "")
+    return bool(text.strip()) and not is_service_link(name, text)
+
+
+def _why(text: str) -> str:
+    return "set by Kubernetes for a Service of that name" if text.strip() else "it is empty"

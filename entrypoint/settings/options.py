@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from entrypoint.errors import Problem
+from entrypoint.errors import (
+    EXIT_CONFIGURATION,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    Problem,
+)
 from entrypoint.settings import forms
 from entrypoint.settings.environment_variable import (
     CLUSTER_VARIABLES,
@@ -26,6 +31,7 @@ TEXT, JSON = "text", "json"
 AWS, GCP, AZURE = "aws", "gcp", "azure"
 LONGEST_SECONDS = 10_000_000
 LARGEST_EXIT_CODE = 255
+NEVER_RETRIED = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
 FEWEST_TOKEN_CHARACTERS = 16
 
 T = TypeVar("T")
@@ -153,10 +159,11 @@ class Options:
     )
     peer_lost_exit_code: int = option(
         "PEER_LOST_EXIT_CODE",
-        forms.whole_number(1, LARGEST_EXIT_CODE),
+        forms.whole_number(1, LARGEST_EXIT_CODE, but=NEVER_RETRIED),
         default="75",
         purpose="The exit code of a worker that lost a peer, for schedulers that retry only some "
-        "codes. Kubeflow's ExitCode policy needs 128 or more.",
+        "codes. Kubeflow's ExitCode policy needs 128 or more. 78, 126 and 127 mean that a retry "
+        "changes nothing.",
         example="203",
     )
     log_format: str = option(

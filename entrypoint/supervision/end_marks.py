@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from entrypoint.log import Log
+from entrypoint.settings.files import is_file
 
 VARIABLE = "END_MARKS"
 PENDING, BY = ".pending", ".by"
@@ -94,4 +95,4 @@ def _listed(file: Path) -> list[Path]:
     except (OSError, ValueError):
         return []
     paths = [Path(line) for line in dict.fromkeys(lines) if line.endswith(PENDING)]
-    return [path for path in paths if path.is_file() and not path.is_symlink()]
+    return [path for path in paths if is_file(path) and not path.is_symlink()]

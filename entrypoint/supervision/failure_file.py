@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from entrypoint.errors import write_all
 from entrypoint.log import Log
 
 LONGEST_CHARACTERS = 1024
@@ -17,9 +19,18 @@ def write_failure(path: str | None, log: Log, reason: str, last_lines: Sequence[
         return
     text = failure_text(f"{log.worker}: {reason}", last_lines)
     try:
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+        _write(path, text.encode(errors="backslashreplace"))
     except OSError as error:
         log.warning(f"FAILURE_FILE {path} cannot be written: {error.strerror}")
+
+
+def _write(path: str, content: bytes) -> None:
+    """Write a file. Fails at once for a pipe that nobody reads, instead of waiting for a reader."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK, 0o666)
+    try:
+        write_all(opened, content)
+    finally:
+        os.close(opened)
 
 
 def remove_failure(path: str | None, log: Log) -> None:

@@ -43,7 +43,9 @@ def run(  # noqa: PLR0913 -- all parts of a start
 ) -> int:
     """Run the command under supervision; return the exit code. The board notes the states."""
     terminal = os.isatty(STDIN)
-    path = options.progress_file or _new_file(environment, board, PROGRESS_NAME)
+    folder = None if request.is_trainer else working_folder(request.command, environment, log)
+    progress = options.progress_file or _new_file(environment, board, PROGRESS_NAME)
+    path = _from(folder, progress)  # the same file for the command and for this process
     command = CommandRunner(
         command=request.command,
         environment={**environment, "PROGRESS_FILE": path, **board.variables},
@@ -53,7 +55,7 @@ def run(  # noqa: PLR0913 -- all parts of a start
         terminal=terminal,
         peers=peers,
         board=board,
-        folder=None if request.is_trainer else working_folder(request.command, environment, log),
+        folder=folder,
         state=STARTING if request.is_trainer else RUNNING,
     )
     runs = Path(environment.get("TRAINER_RUN_DIR") or RUNS) / log.worker
@@ -92,6 +94,14 @@ def _pass_gate(
         "left to do. To run it again, start all workers"
     )
     return Ended(0, "", leaves_nothing=True)
+
+
+def _from(folder: Path | None, path: str) -> str:
+    """Return a path as an absolute one; relative ones begin in the command's folder."""
+    try:
+        return os.path.join(folder or os.getcwd(), path)  # noqa: PTH109, PTH118 -- keeps the text
+    except FileNotFoundError:  # the working directory was removed
+        return path
 
 
 def _new_file(environment: Mapping[str, str], board: Board, kind: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 
 from entrypoint.log import ERROR, INFO, WARNING, json_line, now
 
@@ -47,15 +48,14 @@ def _text(line: bytes) -> str:
 def as_json(line: str, worker: str, default_level: str) -> str:
     """Return a line as an object with time, level, worker and message.
 
-    A line that is already a JSON object keeps its members, and gets the missing ones.
+    A line that is already a JSON object keeps its members, and gets the missing ones. JSON has no
+    NaN and no infinity, so a line with one of them is a message.
     """
     if line.startswith("{"):
-        try:
-            members = json.loads(line)
-        except (ValueError, RecursionError):
-            members = None
-        if isinstance(members, dict):
-            return json.dumps({"time": now(), "level": default_level, "worker": worker} | members)
+        added = {"time": now(), "level": default_level, "worker": worker}
+        with suppress(ValueError, RecursionError):
+            if isinstance(members := json.loads(line), dict):
+                return json.dumps(added | members, allow_nan=False)
     level, message = level_of(line, default_level)
     return json_line(level, worker, message)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,19 +16,21 @@ from entrypoint.log import INFO, WARNING, Log
 from entrypoint.status.board import Board
 from entrypoint.supervision.output.json_lines import LineCutter, as_json
 from entrypoint.supervision.output.notices import NoticeFilter
+from entrypoint.supervision.output.rest import FLUSH_SECONDS, Stream, left_after_waiting, takes_more
 
 DEFAULT_LEVELS = {STDOUT: INFO, STDERR: WARNING}
 CHUNK = 65_536
 LAST_LINES = 12
-FLUSH_SECONDS = 2.0
-"""The time to read the rest of the output after the command has ended. A process that left its
-session may keep the pipe open for ever."""
 NOTED_SECONDS = 0.5
 """The time between two notes of the last line, however many lines a command prints."""
 
 
 class Output:
-    """Two pipes, and the threads that forward their data."""
+    """Two pipes, and the threads that forward their data.
+
+    Attributes:
+        streams: this process's descriptors -> the pipes whose data go there.
+    """
 
     def __init__(
         self, log: Log, board: Board | None = None, *, without_notices: bool = False
@@ -42,25 +43,25 @@ class Output:
         self._notices = NoticeFilter() if without_notices else None
         self._log, self._board = log, board
         self._has_new, self._is_over = threading.Event(), threading.Event()
-        self._pipes = {descriptor: os.pipe() for descriptor in (STDOUT, STDERR)}
+        self.streams = {descriptor: Stream(*os.pipe()) for descriptor in (STDOUT, STDERR)}
         self._threads: list[threading.Thread] = []
         self._last: deque[str] = deque(maxlen=LAST_LINES)
 
     def attach(self) -> None:
         """In the command's process: write to the pipes."""
-        for descriptor, (_, writing) in self._pipes.items():
-            os.dup2(writing, descriptor)
+        for descriptor, stream in self.streams.items():
+            os.dup2(stream.writing, descriptor)
 
     def start(self) -> bool:
         """In the entrypoint's process: forward the data; return False if no thread can start."""
-        for _, writing in self._pipes.values():
-            os.close(writing)
+        for stream in self.streams.values():
+            os.close(stream.writing)
         try:
-            for descriptor, (reading, _) in self._pipes.items():
-                self._start(self._pump, reading, descriptor)
+            for descriptor, stream in self.streams.items():
+                self._start(self._pump, stream, descriptor)
         except RuntimeError:  # a limit of threads
-            for reading, _ in list(self._pipes.values())[len(self._threads) :]:
-                os.close(reading)
+            for stream in list(self.streams.values())[len(self._threads) :]:
+                os.close(stream.reading)
             return False
         if self._board:
             with suppress(RuntimeError):  # nothing depends on this thread
@@ -74,18 +75,26 @@ class Output:
 
     def close(self) -> None:
         """Close the pipes of a command that could not start."""
-        for both in self._pipes.values():
-            for one in both:
-                os.close(one)
+        for stream in self.streams.values():
+            os.close(stream.reading)
+            os.close(stream.writing)
 
     def finish(self) -> list[str]:
-        """Wait until all output is forwarded; return the last lines that are not empty."""
-        deadline = time.monotonic() + FLUSH_SECONDS
-        for thread in self._threads[: len(self._pipes)]:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        """Wait until all output is forwarded; return the last lines that are not empty.
+
+        A warning says how many bytes nobody has taken.
+        """
+        pumps = self._threads[: len(self.streams)]
+        # fewer pumps, if a thread did not start
+        left = left_after_waiting(dict(zip(pumps, self.streams.values(), strict=False)))
+        if left and takes_more(STDERR):
+            self._log.warning(
+                f"the last {left} bytes of the command's output may be missing: the reader of the "
+                "log does not take them"
+            )
         self._is_over.set()
         self._has_new.set()
-        for thread in self._threads[len(self._pipes) :]:
+        for thread in self._threads[len(self.streams) :]:
             thread.join(FLUSH_SECONDS)
         return list(self._last)
 
@@ -100,16 +109,20 @@ class Output:
         if self._last:
             board.line(self._last[-1])
 
-    def _pump(self, reading: int, descriptor: int) -> None:
+    def _pump(self, stream: Stream, descriptor: int) -> None:
         """Forward one stream until its last writer has closed it."""
         cutter = LineCutter()
         notices = self._notices if descriptor == STDERR else None
-        while data := os.read(reading, CHUNK):
+        while data := os.read(stream.reading, CHUNK):
+            stream.held = len(data)
+            stream.steps += 1
             data = notices.feed(data) if notices else data
             self._pass_on(data, cutter.feed(data), descriptor)
+            stream.held = 0
+            stream.steps += 1
         rest = notices.end() if notices else b""
         self._pass_on(rest, [*cutter.feed(rest), *cutter.end()], descriptor)
-        os.close(reading)
+        os.close(stream.reading)
 
     def _pass_on(self, data: bytes, lines: list[str], descriptor: int) -> None:
         """Write a chunk, or its lines as JSON, and remember them."""

@@ -14,6 +14,7 @@ from itertools import count, islice
 from pathlib import Path
 
 from entrypoint.log import Log
+from entrypoint.settings.files import is_file
 from entrypoint.supervision.workspace.mirror import MOST_FILES, Mirror
 
 WORKSPACE = Path("/workspace")
@@ -57,8 +58,7 @@ def _is_of(here: Path, command: Sequence[str]) -> bool:
     program = [word for word in command[:1] if "/" in word]
     words = [*program, *(word for word in command[1:] if not word.startswith("-"))]
     paths = (Path(os.path.abspath(here / word)) for word in words)  # noqa: PTH100 -- a link stays
-    # Path.is_file() raises errors for a name that is too long, or a folder without permission.
-    return any(path.is_relative_to(WORKSPACE) and os.path.isfile(path) for path in paths)  # noqa: PTH113
+    return any(path.is_relative_to(WORKSPACE) and is_file(path) for path in paths)
 
 
 def _mirror(here: Path, environment: Mapping[str, str], worker: str) -> Mirror:

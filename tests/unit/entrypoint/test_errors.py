@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from entrypoint.errors import ConfigurationError, Problem, render, signal_name
 
 
@@ -53,3 +55,29 @@ def test_the_exit_code_says_that_trying_again_is_useless() -> None:
 
 def test_a_real_time_signal_has_only_a_number() -> None:
     assert [signal_name(number) for number in (15, 35)] == ["SIGTERM", "signal 35"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "WORKER_HOSTS (file /run/secrets/hosts)",
+        "WORKER_HOSTS (file /run/secrets/hosts), entry 3",
+        "TF_CONFIG (file /etc/api-key.json) cluster.worker[1]",
+        "/workspace/keys/requirements.txt",
+    ],
+)
+def test_a_path_beside_the_name_hides_nothing(name: str) -> None:
+    assert 'received "hosta:x"' in render([Problem(name, "hosta:x", "b")])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CLUSTER_TOKEN (file /etc/hosts)",
+        "--env API_KEY",
+        "/opt/ml/input/config/hyperparameters.json api-key",
+        "CLUSTER_TOKEN and CLUSTER_TOKEN_FILE",
+    ],
+)
+def test_a_secrets_name_beside_a_path_hides_its_value(name: str) -> None:
+    assert "hunter2" not in render([Problem(name, "hunter2", "b")])

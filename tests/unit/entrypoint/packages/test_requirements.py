@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from entrypoint.errors import ConfigurationError
+from entrypoint.packages import requirements
 from entrypoint.packages.requirements import Requirements, find_requirements
 from entrypoint.settings.environ import read_environ
 
@@ -67,3 +69,21 @@ def test_a_command_finds_packages_and_their_programs_last(find: Callable) -> Non
     assert environment["PATH"] == f"/bin:{requirements.folder}/bin"
     assert environment["PACKAGES_DIR"].startswith(f"{requirements.folder}/lib/python3.")
     assert environment["A"] == "b"
+
+
+def test_a_folder_that_cannot_be_searched_counts_as_not_installed(
+    find: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(0o700)
+    monkeypatch.setattr(requirements, "FOLDER", locked / ".packages")
+    found = find("tiny\n")
+    before = os.geteuid()
+    os.seteuid(before or 65_534)  # root may search any folder
+    locked.chmod(0o000) if before else None
+    try:
+        assert not found.is_installed()
+        assert "are not installed yet" in requirements.notes_on(found)[0]
+    finally:
+        os.seteuid(before)
+        locked.chmod(0o700)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -237,3 +238,12 @@ def test_shows_what_keeps_a_proxy_from_the_workers(run: Callable) -> None:
     assert shown["value"] == "a,b"
     assert "http_proxy" in shown["source"]
     assert "hunter2" not in ended.stdout + ended.stderr
+
+
+def test_a_port_that_a_running_worker_uses_is_explained(run: Callable) -> None:
+    with socket.create_server(("", 0)) as running:
+        port = str(running.getsockname()[1])
+        assert run("true", METRICS_PORT=port).code == 78
+        ended = run("explain", "--json", "true", METRICS_PORT=port)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["values"]["METRICS_PORT"]["value"] == port

@@ -41,7 +41,7 @@ def test_an_address_of_ipv6_has_no_brackets_where_the_port_is_apart(tmp_path):
 @pytest.mark.parametrize("names", NAMES)
 def test_a_framework_of_which_anything_is_set_is_left_alone(tmp_path, names):
     for name in names:
-        told = found(tmp_path, WORKER_HOSTS="one,two", WORKER_INDEX="0", **{name: ""})
+        told = found(tmp_path, WORKER_HOSTS="one,two", WORKER_INDEX="0", **{name: "7"})
         assert not told.keys() & {*names}
         others = {other for group in NAMES if group != names for other in group}
         assert told.keys() == others
@@ -59,3 +59,26 @@ def test_an_evaluator_and_a_single_worker_are_told_nothing(tmp_path):
     text = json.dumps({"cluster": cluster, "task": {"type": "evaluator", "index": 0}})
     assert found(tmp_path, TF_CONFIG=text) == {}
     assert found(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"RANK": ""}, {"WORLD_SIZE": " "}, {"MASTER_PORT": "tcp://10.96.0.7:2222"}],
+    ids=str,
+)
+def test_an_empty_value_and_a_kubernetes_service_set_nothing(tmp_path, run, given):
+    own = {"WORKER_HOSTS": "one,two", "WORKER_INDEX": "1"}
+    told = found(tmp_path, **own, **given)
+    assert [told[name] for name in NAMES[-1]] == ["one", "2222", "2", "1", "0"]
+    ended = run("sh", "-c", 'echo "$MASTER_ADDR:$MASTER_PORT $RANK"', **own, **given)
+    assert ended.stdout == "one:2222 1\n"
+    (name,) = given
+    assert f"ignored {name}: " in ended.stderr
+
+
+def test_a_value_that_keeps_others_unset_is_said(run):
+    ended = run("env", WORKER_HOSTS="one,two", WORKER_INDEX="0", MASTER_PORT="29500")
+    assert "MASTER_PORT is set: MASTER_ADDR, WORLD_SIZE, RANK, LOCAL_RANK are not" in ended.stderr
+    assert "RANK=" not in ended.stdout
+    whole = dict.fromkeys(NAMES[-1], "1")
+    assert "is set" not in run("true", WORKER_HOSTS="one,two", WORKER_INDEX="0", **whole).stderr

@@ -163,3 +163,13 @@ def test_a_list_of_a_thousand_is_read_at_once() -> None:
     found = worker_hosts.find(view(WORKER_HOSTS=text, WORKER_INDEX="999"), 2222)
     assert isinstance(found.spec, ClusterSpec)
     assert found.rank == 999
+
+
+@pytest.mark.parametrize("hosts", ["a,A.", "[::ffff:10.0.0.1],10.0.0.1", "a:2222,a."])
+def test_two_spellings_of_an_address_are_one(refused: Callable, hosts: str) -> None:
+    (problem,) = refused({"WORKER_HOSTS": hosts, "WORKER_INDEX": "0"})
+    assert problem.accepted == "each address once"
+
+
+def test_two_spellings_with_different_ports_are_two(answer: Callable) -> None:
+    assert len(answer({"WORKER_HOSTS": "a:1,a.:2", "WORKER_INDEX": "0"}).ports) == 2

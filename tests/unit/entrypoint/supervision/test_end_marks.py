@@ -31,5 +31,6 @@ def test_what_is_no_mark_is_left_as_it_is(tmp_path, log):
     (tmp_path / "link.pending").symlink_to(tmp_path / "plain")
     with marks.open("a") as more:
         more.write(f"{tmp_path / 'link.pending'}\n{tmp_path / 'absent.pending'}\n\0\n")
+        more.write(f"{tmp_path}/{'x' * 300}.pending\n")
     end_marks.put(marks, "by", log)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link.pending", "plain"]

@@ -62,6 +62,9 @@ def test_an_object_keeps_its_members_and_gets_the_missing_ones() -> None:
     assert members == {"level": "ERROR", "worker": "worker-1", "loss": 0.5}
 
 
-@pytest.mark.parametrize("line", ["{", "{" * 5000, "[1]", '{"a": 1} b', "{}}"])
+NOT_IN_JSON = ['{"loss": NaN}', '{"a": [-Infinity]}', '{"loss": 1e999}']
+
+
+@pytest.mark.parametrize("line", ["{", "{" * 5000, "[1]", '{"a": 1} b', "{}}", *NOT_IN_JSON])
 def test_what_only_looks_like_an_object_is_a_message(line: str) -> None:
     assert json.loads(as_json(line, "worker-1", "INFO"))["message"] == line

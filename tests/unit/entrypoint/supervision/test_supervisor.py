@@ -512,6 +512,21 @@ def test_a_failure_file_that_cannot_be_written_is_said(begin: Callable) -> None:
     assert "WARNING worker-0 FAILURE_FILE /no/such/folder/f cannot be written" in err
 
 
+def test_a_failure_file_that_is_a_fifo_keeps_no_worker(begin: Callable, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    started = begin("sh", "-c", "exit 3", MAX_RESTARTS="0", FAILURE_FILE=str(tmp_path / "fifo"))
+    code, _, err = started.end()
+    assert code == 3
+    assert "FAILURE_FILE" in err
+
+
+def test_a_relative_progress_file_is_in_the_folder_in_which_the_command_runs(
+    begin: Callable, tmp_path: Path
+) -> None:
+    code, out, _ = begin("sh", "-c", "cd /; echo $PROGRESS_FILE", PROGRESS_FILE="own/p").end()
+    assert (code, out) == (0, f"{tmp_path}/own/p\n")
+
+
 def test_a_failure_that_is_over_leaves_no_file(begin: Callable, tmp_path: Path) -> None:
     failure = tmp_path / "failure"
     failure.write_text("worker-0: of an earlier start\n")
@@ -553,6 +568,9 @@ def test_the_token_is_not_handed_to_the_command(begin: Callable) -> None:
         ("STOP_GRACE_SECONDS", "1e3"),
         ("MAX_RESTARTS", "many"),
         ("PEER_LOST_EXIT_CODE", "256"),
+        ("PEER_LOST_EXIT_CODE", "78"),
+        ("PEER_LOST_EXIT_CODE", "126"),
+        ("PEER_LOST_EXIT_CODE", "127"),
         ("GPUS_PER_WORKER", "-1"),
         ("CLUSTER_TOKEN", "short"),
         ("LOG_FORMAT", "xml"),
