@@ -97,6 +97,7 @@ def _replace_in_steps() -> None:
     tensorflow_names.NUM_REPLICAS_IN_SYNC.wrap(step_context.seeing_one_replica)
     keras_names.REDUCE_VALUES.put_if(losses.reduced, is_shared)
     keras_names.APPLY_MASK.put_if(losses.masked, is_shared)
+    keras_names.HINGE_LABELS.put_if(losses.hinge_labels, is_shared)
     Replaceable(tf.GradientTape, "gradient").put_if(losses.gradient_of_batch, is_shared)
     keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(losses.aggregated, is_shared)
     tensorflow_names.ASSIGN.put_if(queues.assigned, queues.is_traced)

@@ -256,6 +256,7 @@ class Steps:
         """Compute the first batch of each new ring both ways, if that is due on all workers."""
         if self._first_batch and self._looked_in != (generation := self._generation()):
             self._looked_in = generation
+            self._first_batch.due.look_at(lambda: shares[0][0])
             if self._first_batch.due.is_due():
                 self._compare_first(shares, self._one, (shares,), 0)
 
@@ -316,7 +317,10 @@ class Steps:
         others' comparisons, and a callback may have changed the step.
         """
         first = self._first_batch
-        if not (call.begins_epoch and first and first.due.is_wanted()):
+        if not (call.begins_epoch and first):
+            return False
+        first.due.look_at(call.spec)
+        if not first.due.is_wanted():
             return False
         traced: Any = None
         if not self._model.run_eagerly:

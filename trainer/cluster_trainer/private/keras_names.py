@@ -32,6 +32,7 @@ from keras.src.backend.tensorflow.trainer import concat
 # The layers whose `build` creates no variable: `add`, `multiply` and the like.
 from keras.src.layers.merging.base_merge import Merge
 from keras.src.losses import loss as _loss
+from keras.src.losses import losses as _losses
 
 # Brings masks and weights to the same rank, as Keras's losses do.
 from keras.src.losses.loss import squeeze_or_expand_to_same_rank
@@ -94,6 +95,7 @@ COMPILE = Replaceable(_Trainer, "compile")
 AGGREGATE_ADDITIONAL_LOSS = Replaceable(_Trainer, "_aggregate_additional_loss")
 REDUCE_VALUES = Replaceable(_loss, "reduce_values")
 APPLY_MASK = Replaceable(_loss, "apply_mask")
+HINGE_LABELS = Replaceable(_losses, "convert_binary_labels_to_hinge")
 COMPUTE_MOMENTS_SYNC = Replaceable(_nn, "_compute_moments_sync")
 MOMENTS = Replaceable(keras.layers.BatchNormalization, "_moments")
 UPDATE_STEP = Replaceable(_TFOptimizer, "_backend_update_step")
@@ -166,7 +168,7 @@ def user_losses(model: Any) -> Any:
 
 
 def options_of_loss(loss: Any) -> dict[str, Any]:
-    """Return the arguments that an object of `keras.losses` passes to its function."""
+    """Return the arguments that a loss or a metric of Keras passes to its function."""
     return {**getattr(loss, "_fn_kwargs", {})}
 
 

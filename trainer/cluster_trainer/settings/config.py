@@ -202,9 +202,9 @@ class TrainerConfig(BaseSettings):
     first_batch: Literal["check", "refuse", "off"] = Field(
         "check",
         description="Whether to compare the first batch of training and of evaluation with one "
-        "device. If the model has parts that Keras does not provide, all replicas compute this "
-        "batch, and the chief computes it alone. check warns about a difference. refuse ends "
-        "the fit or the evaluation. off compares nothing.",
+        "device. If the model has parts that Keras does not provide, or that compute over a "
+        "batch, all replicas compute this batch, and the chief computes it alone. check warns "
+        "about a difference. refuse ends the fit or the evaluation. off compares nothing.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature

@@ -10,17 +10,19 @@ from typing import Any
 from weakref import WeakSet
 
 from cluster_trainer.collectives import group
-from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.calls.announced import announcement_of, explained_by_batch
 from cluster_trainer.engine.calls.in_step import average
 from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.data.same_data import RowsOfItsOwnError
+from cluster_trainer.engine.first_batch import across_examples
 from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.same_values import alike
 
 log = logging.getLogger("trainer")
+_warned: WeakSet[Any] = WeakSet()
 
 
 def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,6 +46,7 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
         rows = signature.bind(self, *arguments, **keywords).arguments.get("x")
         if ring_of(self.distribute_strategy) and are_few(rows):
             return _by_itself(self, (rows,), run, call)
+        _warn_of_parts(self)
         try:
             with running.announced(call), group.failure_told(), explained_by_batch(self, call):
                 return run()
@@ -52,6 +55,19 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
             return _by_itself(self, error.spec, run, call)
 
     return predict_batches
+
+
+def _warn_of_parts(model: Any) -> None:
+    """Warn once of layers that compute over a batch, of which each replica sees only its share."""
+    if model in _warned or Replicas.of(model.distribute_strategy).total == 1:
+        return
+    if parts := across_examples.found_in_predictions(model):
+        _warned.add(model)
+        log.warning(
+            "predict: rows may differ from one device's, because a device sees only its share of "
+            "a batch: %s",
+            "; ".join(parts),
+        )
 
 
 def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Running) -> Any:

@@ -177,6 +177,7 @@ class FirstBatch:
             _tolerance(self._model),
             trains=self._trains,
             told=self.due.told,
+            parts=tuple(self.due.across_examples),
         )
         return {"differs": both.said(), "names": json.dumps(both.names())}
 

@@ -26,6 +26,10 @@ NO_MEAN = (
     "contraction over the batch)"
 )
 
+NO_SUM = (
+    "a number that is not a mean over examples, such as a batch's precision, sum, maximum or norm"
+)
+
 
 class Difference(NamedTuple):
     """A difference between one device and all replicas."""
@@ -65,6 +69,7 @@ class Both:
         tolerance: the largest relative difference that rounding explains.
         trains: whether the step trains, and does not evaluate.
         told: the names of differences that were already reported.
+        parts: the parts of Keras that compute over the batch's examples, with reasons.
     """
 
     whole: Outcome
@@ -75,6 +80,7 @@ class Both:
     tolerance: float = ROUNDING
     trains: bool = True
     told: frozenset[str] = frozenset()
+    parts: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """Return the names of the differences that `said` shows; a later batch may show others."""
@@ -104,10 +110,13 @@ class Both:
         so = "The training is the same, but callbacks" if self.trains else "Callbacks"
         return (
             f"On one device this batch's {shown}. {so} such as EarlyStopping may "
-            "decide differently. The likely cause is a number that is not a mean over examples, "
-            "such as a batch's precision, sum, maximum or norm. Use one of keras.metrics, or a "
-            f"Metric whose variables are sums. Read {READ_ON}."
+            f"decide differently. The likely cause is {self._of_keras() or NO_SUM}. Use a Metric "
+            f"whose variables are sums over examples. Read {READ_ON}."
         )
+
+    def _of_keras(self) -> str:
+        """Return the parts of Keras that are a likely cause; "" if there are none."""
+        return f"a part of Keras ({'; '.join(self.parts)})" if self.parts else ""
 
     def _of_training(self) -> list[Difference]:
         losses = [one for one in self._of_logs() if "loss" in one.name]
@@ -121,7 +130,7 @@ class Both:
             return A_STATE
         ratios = [one.shared / one.whole for one in trained if one.whole]
         is_sum = any(np.isclose(one * self.replicas, 1.0, rtol=0.05) for one in ratios)
-        return A_SUM if is_sum else NO_MEAN
+        return A_SUM if is_sum else self._of_keras() or NO_MEAN
 
     def _of_logs(self) -> list[Difference]:
         return [

@@ -1,7 +1,7 @@
 """Decides which batches are computed both ways: the first, and the next one after a change."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.first_batch import across_examples
 from cluster_trainer.engine.first_batch.batch import WHAT
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts
@@ -20,6 +21,7 @@ from cluster_trainer.private import keras_names
 
 TRAINING = "training"
 TOLD = "_cluster_trainer_has_told"
+UNCOMPARED = "parts that compute over the batch, which could not be compared"
 MOST_TIMES = 8
 NOTHING = object()
 log = logging.getLogger("trainer")
@@ -38,6 +40,7 @@ class Due:
         self._model, self._name, self._otherwise = model, name, otherwise
         self._strategy = model.distribute_strategy
         self._has_own_parts: bool | None = None
+        self._batch: Callable[[], Any] = lambda: None
         self._seen: Any = NOTHING
         self._times = 0
         self._switches: tuple[int, list[Variable]] = (0, [])
@@ -53,13 +56,22 @@ class Due:
         of = "" if self._name == TRAINING else f" of {self._name}"
         return f"the first batch{of}{' after a change' if self._times > 1 else ''}"
 
+    @property
+    def across_examples(self) -> list[str]:
+        """The parts of Keras in the model that compute over the batch's examples, with reasons."""
+        return across_examples.found_in(self._model, self._batch())
+
+    def look_at(self, batch: Callable[[], Any]) -> None:
+        """Take a function that returns a batch, or its specification, to look at its labels."""
+        self._batch = batch
+
     def is_wanted(self) -> bool:
         """Tell whether any batch may have to be compared; all workers get the same answer."""
         ring = ring_of(self._strategy)
         if self.mode.name == "off" or (isinstance(ring, RenewableRing) and ring.is_rehearsed):
             return False
         if self._has_own_parts is None:
-            self._has_own_parts = has_own_parts(self._model)
+            self._has_own_parts = has_own_parts(self._model) or bool(self.across_examples)
         return self._has_own_parts and Replicas.of(self._strategy).total > 1
 
     def is_due(self, source: Source | None = None, traced: tuple[int, Any] = (0, None)) -> bool:
@@ -105,5 +117,14 @@ class Due:
             setattr(compiled, TOLD, self.told | {*names})
 
     def say_unknown(self, why: str) -> None:
-        """Log the reason why a batch is not compared."""
-        log.info("%s cannot be compared with one device's: %s", self.title, why)
+        """Log the reason why a batch is not compared; warn if a part is known to differ."""
+        parts = [] if UNCOMPARED in self.told else self.across_examples
+        if not parts:
+            log.info("%s cannot be compared with one device's: %s", self.title, why)
+            return
+        self.note_told([UNCOMPARED])
+        log.warning(
+            "%s cannot be compared with one device's: %s. It may differ, because a device sees "
+            "only its share of a batch: %s",
+            *(self.title, why, "; ".join(parts)),
+        )

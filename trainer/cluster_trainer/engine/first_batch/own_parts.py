@@ -1,7 +1,4 @@
-"""Finds parts of a program that may train differently on several replicas.
-
-These are the script's own parts, and the few of Keras's that compare or add up a batch's examples.
-"""
+"""Finds the script's own parts of a program, which may train differently on several replicas."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,16 +8,13 @@ import keras
 from cluster_trainer.engine.running import NOT_A_USERS
 from cluster_trainer.private import keras_names
 
-ACROSS_EXAMPLES = ("circle", "dice", "tversky")
-"""The function names of Keras's own losses that are not a mean of the examples' losses."""
+OPAQUE = ("FlaxLayer", "JaxLayer", "Lambda", "TFSMLayer", "TorchModuleWrapper")
+"""The names of Keras's layers that call code of other origin."""
 
 ACTIVATIONS = ("activation", "recurrent_activation")
 """Attributes of layers that hold functions of a batch. Keras's own treat each example alone."""
 
 KERASS_ACTIVATIONS = keras.activations.relu.__module__.rpartition(".")[0]
-
-AXES = ("axis", "axes", "attention_axes")
-"""Attributes of layers that hold the axes over which, or along which, the layer computes."""
 
 METHODS = ("train_step", "test_step", "compute_loss", "compute_metrics", "call")
 """Methods that a script may replace on a single model object."""
@@ -31,10 +25,11 @@ def has_own_parts(model: keras.Model) -> bool:
 
     These parts count, too, because they may compare or add up the examples of a batch:
 
-    - an operation of `keras.ops` between Keras's layers;
+    - an operation of `keras.ops` between Keras's layers, also in a model within the model;
     - an activation that is not one of Keras's;
-    - a layer or a loss of Keras's that computes along the batch's axis;
-    - the losses in ACROSS_EXAMPLES.
+    - a layer that calls code of other origin, such as a SavedModel.
+
+    Keras's own parts that do so are in `across_examples`.
     """
     return any(_own_parts(model)) or bool(own_metrics(model))
 
@@ -52,20 +47,23 @@ def own_metrics(model: keras.Model) -> set[str]:
 def _own_parts(model: Any) -> Iterator[bool]:
     yield any(name in vars(model) for name in METHODS)
     for layer in keras_names.layers_within(model):
-        yield _is_own(layer) or isinstance(layer, keras.layers.Lambda)
+        yield _is_own(layer) or type(layer).__name__ in OPAQUE
         yield any(callable(one) and _is_own(one) for one in vars(layer).values())
         yield any(map(_is_unknown_activation, (getattr(layer, name, None) for name in ACTIVATIONS)))
-        yield _is_along_batch(layer)
-    for operation in getattr(model, "operations", ()):
-        yield not isinstance(operation, keras.Layer)
+        yield any(map(_is_own, _cells(layer)))
+        yield not all(isinstance(one, keras.Layer) for one in getattr(layer, "operations", ()))
     for given in keras.tree.flatten(keras_names.user_losses(model)):
         if given is not None and given != "":
             loss = keras.losses.get(given)
-            yield _has_axis_of_batch(keras_names.options_of_loss(loss).get("axis", -1), None)
-            loss = getattr(loss, "fn", loss)
-            yield _is_own(loss) or getattr(loss, "__name__", "") in ACROSS_EXAMPLES
+            yield _is_own(getattr(loss, "fn", loss))
     optimizer = getattr(model, "optimizer", None)
     yield optimizer is not None and _is_own(getattr(optimizer, "inner_optimizer", optimizer))
+
+
+def _cells(layer: Any) -> list[Any]:
+    """Return the cells of a recurrent layer, which need not be layers."""
+    cell = getattr(layer, "cell", None)
+    return [] if cell is None else [cell, *getattr(cell, "cells", ())]
 
 
 def _is_unknown_activation(function: Any) -> bool:
@@ -73,28 +71,6 @@ def _is_unknown_activation(function: Any) -> bool:
     if function is None or isinstance(function, keras.Layer):
         return False
     return not getattr(function, "__module__", "").startswith(KERASS_ACTIVATIONS)
-
-
-def _is_along_batch(layer: Any) -> bool:
-    """Tell whether a layer of Keras's computes over the axis of the examples, or may do so."""
-    axes = [getattr(layer, name, None) for name in AXES]
-    return any(_has_axis_of_batch(one, _rank_of_input(layer)) for one in axes)
-
-
-def _has_axis_of_batch(axes: Any, rank: int | None) -> bool:
-    """Tell whether one of the axes may be the first of a tensor of `rank`; None: unknown rank."""
-    known = [axis for axis in keras.tree.flatten(axes) if isinstance(axis, int)]
-    if rank is None:
-        return any(axis == 0 or axis < -1 for axis in known)
-    return any(axis % rank == 0 for axis in known)
-
-
-def _rank_of_input(layer: Any) -> int | None:
-    try:
-        first, *_ = keras.tree.flatten(layer.input)
-    except (AttributeError, ValueError):  # the layer has no input, or several
-        return None
-    return len(first.shape) or None
 
 
 def _is_own(thing: Any) -> bool:

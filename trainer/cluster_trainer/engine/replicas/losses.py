@@ -9,6 +9,7 @@ A share's loss depends on its kind:
   `add_loss`.
 - A mean over the elements that a mask or weights keep is divided by their number in the whole
   batch.
+- A hinge loss converts labels of 0 and 1 if the whole batch has no others.
 
 Numbers of a whole share that your own `train_step` reports to a `keras.metrics.Mean` are weighted
 by the share, because on one device each batch counts once.
@@ -80,6 +81,12 @@ def masked(sample_weight: Any, mask: Any, dtype: Any, reduction: str | None) -> 
         weights, tf.cast(sample_weight, dtype)
     )
     return sample_weight * weights
+
+
+def hinge_labels(labels: Any) -> Any:
+    """Convert labels of 0 and 1 to -1 and 1 like Keras, if the whole batch has no other labels."""
+    others = tf.cast((labels != 0) & (labels != 1), labels.dtype)
+    return tf.where(_of_all(tf.reduce_sum(others)) == 0, 2 * labels - 1, labels)
 
 
 def update_mean(self: Any, values: Any, sample_weight: Any = None) -> None:
