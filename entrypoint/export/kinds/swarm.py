@@ -18,7 +18,13 @@ GPU = (
     "\n      resources: {reservations: {generic_resources: "
     '[{discrete_resource_spec: {kind: "NVIDIA-GPU", value: %d}}]}}'
 )
-"""Nodes must advertise their GPUs under this name (node-generic-resources in daemon.json)."""
+"""Nodes must advertise their GPUs under this name: ADVERTISED."""
+ADVERTISED = """\
+# Each node must advertise its GPUs as NVIDIA-GPU. Otherwise Swarm places no worker. In its
+# /etc/docker/daemon.json, with the UUIDs that `nvidia-smi --list-gpus` prints:
+#   "default-runtime": "nvidia", "node-generic-resources": ["NVIDIA-GPU=GPU-45cbf7b3-..."]
+#
+"""
 
 
 def fields(job: Job) -> Mapping[str, str]:
@@ -33,4 +39,5 @@ def fields(job: Job) -> Mapping[str, str]:
         ),
         "runs": mount(job),
         "gpus": GPU % job.gpus if job.gpus else "",
+        "advertised": ADVERTISED if job.gpus else "",
     }

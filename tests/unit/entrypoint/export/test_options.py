@@ -66,6 +66,21 @@ def test_the_header_says_how_to_apply_the_file(exported, kind):
     assert "3 workers" in "".join(lines[:2])
 
 
+@pytest.mark.parametrize("kind", ["kubernetes", "jobset", "trainjob", "tfjob"])
+def test_the_header_says_that_a_job_is_deleted_before_it_is_applied_again(exported, kind):
+    header = [line for line in exported(kind).splitlines() if line.startswith("#")]
+    (deletes,) = [line for line in header if "before you apply the file again" in line]
+    assert deletes.startswith("#   kubectl delete ")
+    assert any("Applying it alone changes nothing" in line for line in header)
+
+
+@pytest.mark.parametrize(("gpus", "is_said"), [("1", True), ("0", False)])
+def test_swarms_header_says_how_nodes_advertise_gpus(exported, gpus, is_said):
+    text = exported("swarm", "--gpus", gpus)
+    header = "".join(line for line in text.splitlines() if line.startswith("#"))
+    assert ('"node-generic-resources": ["NVIDIA-GPU=' in header) is is_said
+
+
 def test_the_image_has_the_command(capfd):
     assert main(["export", "kubernetes"], {}, Path()) == 0
     assert "kind: Job" in capfd.readouterr().out
