@@ -5,6 +5,7 @@ example depends on others, name it in `engine/first_batch/across_examples.py`, o
 """
 
 import inspect
+import json
 from functools import partial
 
 import keras
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
+from meeting_place import MeetingPlace
 
 from cluster_trainer.engine.first_batch import across_examples, own_parts
 from cluster_trainer.engine.first_batch.due import Due
@@ -467,3 +469,42 @@ def test_a_known_part_is_warned_of_if_its_batch_cannot_be_compared(lines):
     assert "cannot be compared" in line
     assert "MixUp mixes the batch's pictures" in line
     assert "WARNING" in line
+
+
+SCRIPT = """
+import json
+import keras, numpy as np
+from keras import layers, ops
+
+def of(*parts, **compiled):
+    model = keras.Sequential([*parts, layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.1), **compiled)
+    return model
+
+def column(*values):
+    return np.array(values, "float32").reshape(-1, 1)
+
+inputs = keras.Input((1,))
+inner = keras.Model(inputs, inputs - ops.mean(inputs, axis=0, keepdims=True))
+for model, x, y in (
+    (of(keras.Input((1,)), loss="hinge"), np.full((4, 1), 0.5), column(0, 1, 1, -1)),
+    (of(keras.Input((1,)), inner, loss="mse"), column(0, 1, 2, 3), column(0, 0, 0, 0)),
+    (of(keras.Input((1,)), loss="mse", metrics=["poisson"]), column(1, 2, 3, 4), np.arange(4.0)),
+):
+    history = model.fit(x, y, batch_size=4, epochs=2, shuffle=False, verbose=0).history
+    print("LOSS", json.dumps(history["loss"]), flush=True)
+"""
+
+
+def test_workers_decide_together_and_are_told(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    with MeetingPlace(tmp_path / "place", 2, str(script)) as place:
+        assert place.wait() == [0, 0], place.logs
+        for worker in place.workers:
+            hinge, operations, metric, _ = worker.log.read_text().split("LOSS ")
+            assert "first batch" not in hinge
+            losses, _, _ = operations.partition("\n")
+            assert json.loads(losses) == pytest.approx([0.875, 0.8734375])
+            assert "loss is 1.25, on 2 workers 0.25" in operations
+            assert "a part of Keras (labels have too few axes" in metric
