@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,6 +94,8 @@ def _preemption_watch(options: Options, log: Log) -> PreemptionWatch | None:
 def _failed(error: Exception, options: Options, log: Log) -> int:
     """Return the exit code after a failure of the entrypoint; print a traceback if it is a bug."""
     if not isinstance(error, (OSError, MemoryError)):
+        import traceback  # noqa: PLC0415 -- seldom needed
+
         say("".join(traceback.format_exception(error)).rstrip())
     return end(Ended(EXIT_NO_PROCESS, f"the entrypoint failed: {error!r}"), (), options, log)
 

@@ -99,7 +99,7 @@ def _pass_gate(
 def _from(folder: Path | None, path: str) -> str:
     """Return a path as an absolute one; relative ones begin in the command's folder."""
     try:
-        return os.path.join(folder or os.getcwd(), path)  # noqa: PTH109, PTH118 -- keeps the text
+        return str(Path(folder or "", path).absolute())
     except FileNotFoundError:  # the working directory was removed
         return path
 

@@ -3,12 +3,15 @@
 import errno
 import json
 import socket
+import struct
+import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster_trainer import metrics_server
 from entrypoint.status.board import Board
@@ -107,3 +110,61 @@ def test_a_port_that_is_taken_is_no_reason_to_listen_elsewhere():
         pytest.raises(OSError, match="already in use"),
     ):
         metrics_server.listen(taken.getsockname()[1])
+
+
+def answer_to(text, port):
+    """Return the first line of the answer to a request."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(f"{text} HTTP/1.0\r\n\r\n".encode())
+        return connection.makefile().readline().strip()
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("/metrics", 200), ("/metrics?x=1", 200), ("/", 404), ("/other", 404), ("http://[", 404)],
+)
+def test_other_paths_are_not_found(server, path, code):
+    assert answer_to(f"GET {path}", server()).split()[1] == str(code)
+
+
+def test_many_scrapes_within_a_second_ask_once(monkeypatch, registry):
+    asked = []
+    monkeypatch.setattr(metrics_server, "RECENT_SECONDS", 60)
+    monkeypatch.setattr(metrics_server, "ask", lambda: asked.append(time.sleep(0.2)) or [TOLD])
+    with ThreadPoolExecutor(5) as pool:
+        read = [pool.submit(generate_latest, registry) for _ in range(5)]
+        assert all(b"cluster_trainer_step{" in one.result() for one in read)
+    assert len(asked) == 1
+
+
+def test_a_status_is_asked_for_again_after_a_second(monkeypatch, registry):
+    asked = []
+    monkeypatch.setattr(metrics_server, "RECENT_SECONDS", 0)
+    monkeypatch.setattr(metrics_server, "ask", lambda: asked.append(0) or [TOLD])
+    for _ in range(2):
+        generate_latest(registry)
+    assert len(asked) == 2
+
+
+def test_connections_that_stay_silent_hold_few_threads_and_not_for_ever(server, monkeypatch):
+    monkeypatch.setattr(metrics_server.Handler, "timeout", 1.0)
+    port, before = server(), threading.active_count()
+    silent = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(30)]
+    assert [one.recv(1) for one in silent[metrics_server.MOST_CONNECTIONS :]] == [b""] * 22
+    assert threading.active_count() - before <= metrics_server.MOST_CONNECTIONS
+    assert [one.recv(1) for one in silent] == [b""] * 30
+    assert scrape("127.0.0.1", port)
+
+
+def test_a_connection_that_is_reset_leaves_no_traceback(server, capfd, monkeypatch):
+    ended = threading.Event()
+    finish = metrics_server.Server.shutdown_request
+    monkeypatch.setattr(
+        metrics_server.Server, "shutdown_request", lambda *given: (finish(*given), ended.set())
+    )
+    with socket.create_connection(("127.0.0.1", server()), timeout=20) as connection:
+        connection.sendall(b"GET /met")
+        now = struct.pack("ii", 1, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)  # close() resets
+    assert ended.wait(20)
+    assert capfd.readouterr() == ("", "")

@@ -1,7 +1,8 @@
 """`python -m cluster_trainer.metrics_server PORT`: the status as Prometheus metrics.
 
-The entrypoint starts it if METRICS_PORT is set. Each scrape runs `status --json`, so it works even
-when a worker hangs.
+The entrypoint starts it if METRICS_PORT is set. It runs `status --json`, at most once a second, so
+it works even when a worker hangs. Anyone who reaches the port may connect, so each limit here
+protects the worker: its CPU, its threads and its log.
 """
 
 import argparse
@@ -10,16 +11,26 @@ import json
 import signal
 import socket
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from http.server import ThreadingHTTPServer
-from threading import Thread
+from threading import BoundedSemaphore, Lock, Thread
 from typing import Any
 
 from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+PATH = "/metrics"
 ANSWER_SECONDS = 10.0
+RECENT_SECONDS = 1.0
+"""The time for which a status is used again, however many connections ask for it."""
+IDLE_SECONDS = 10.0
+"""The time that a connection may take to send its next bytes, or to receive ours."""
+MOST_CONNECTIONS = 8
+"""The number of connections at the same time. Others are closed at once."""
 PREFIX = "cluster_trainer_"
 STATES = (
     "waiting",
@@ -72,12 +83,31 @@ def ask() -> list[Mapping[str, Any]]:
     return [one for one in found if isinstance(one, dict)]
 
 
+class Recent:
+    """The status of the workers here; it is asked again only after RECENT_SECONDS."""
+
+    def __init__(self) -> None:
+        self._lock, self._until = Lock(), 0.0
+        self._workers: list[Mapping[str, Any]] = []
+
+    def get(self) -> list[Mapping[str, Any]]:
+        """Return the status. Threads that ask at the same time share one answer."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._workers = ask()
+                self._until = time.monotonic() + RECENT_SECONDS
+            return self._workers
+
+
 class WorkersMetrics(Collector):
     """The metrics of this container's workers, usually one."""
 
+    def __init__(self) -> None:
+        self._recent = Recent()
+
     def collect(self) -> Iterator[Metric]:
         """Yield each metric with its value for each worker."""
-        workers = ask()
+        workers = self._recent.get()
         for name, (member, text) in GAUGES.items():
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=["worker"])
             yield _filled(gauge, workers, member)
@@ -120,11 +150,54 @@ def listen(port: int) -> socket.socket:
     return socket.create_server(("", port))
 
 
-def start(listener: socket.socket, registry: CollectorRegistry) -> ThreadingHTTPServer:
+class Handler(MetricsHandler):
+    """Answers one connection. The library's own handler takes any path, and waits for ever."""
+
+    timeout = IDLE_SECONDS
+
+    def do_GET(self) -> None:  # noqa: N802  the library's own name
+        """Answer a scrape."""
+        if self.path.partition("?")[0] == PATH:
+            super().do_GET()
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+
+class Server(ThreadingHTTPServer):
+    """Answers in a bounded number of threads."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._free = BoundedSemaphore(MOST_CONNECTIONS)
+        super().__init__(*arguments, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread, or close it if there are too many."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # a limit of threads
+            self._free.release()
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection; this is the thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error, unless the other side has ended the connection."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def start(listener: socket.socket, registry: CollectorRegistry) -> Server:
     """Answer in threads; the library's own server supports one address family only."""
     address = listener.getsockname()[:2]
-    handler = MetricsHandler.factory(registry)
-    server = ThreadingHTTPServer(address, handler, bind_and_activate=False)
+    server = Server(address, Handler.factory(registry), bind_and_activate=False)
     server.socket.close()
     server.socket = listener
     Thread(target=server.serve_forever, daemon=True).start()
