@@ -64,6 +64,7 @@ def test_it_says_from_what_it_was_chosen_and_how_to_repeat_it():
         "TRAINER_SYNC_EVERY=auto: 64, because sums of gradients took 80% of 3.0 s"
     )
     assert "(40 ms beside a step of 10 ms)" in words
+    assert "in long epochs (each epoch ends with one)" in words
     assert words.endswith("TRAINER_SYNC_EVERY=64 repeats this run")
 
 

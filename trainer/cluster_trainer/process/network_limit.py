@@ -113,7 +113,8 @@ class NetworkLimit:
         what = "averages of weights" if in_rounds else "sums of gradients"
         take = f"{what} take {self.share:.0%} of the time"
         rounds = f"{EVERY}=16"
-        helps = f"a larger {EVERY}, {HELPS}" if in_rounds else HELPS
+        longer = f"a larger {EVERY} (up to an epoch's steps)"
+        helps = f"{longer}, {HELPS}" if in_rounds else HELPS
         if self._sends_much:
             rate = f"{self.bits_per_second / GIGA:.2g} Gbit/s"
             gains = "" if in_rounds else self._gains(rounds, is_rounded=is_rounded)
@@ -121,7 +122,7 @@ class NetworkLimit:
         if not self._is_of_sums(MOST):
             return f"the network is the limit: {take}; {helps}"
         each = f"about {self._exchanging / self._exchanges / MILLI:.2g} ms each"
-        fewer = f"a larger {EVERY}" if in_rounds else f"{rounds} ({NOT_EXACT})"
+        fewer = longer if in_rounds else f"{rounds} ({NOT_EXACT})"
         return f"the steps are short: {take}, {each}; larger batches or {fewer} would help"
 
     def _gains(self, rounds: str, *, is_rounded: bool) -> str:

@@ -72,6 +72,7 @@ class RoundLength:
         if self.steps == 1:
             return f"{words}; training is exact"
         share = f"averages every {self.steps} steps take about {found.share(self.steps):.0%}"
+        share += " in long epochs (each epoch ends with one)"
         if self.wanted > self.steps:
             more = "" if self.wanted < LARGEST else " or more"
             share += (
