@@ -106,10 +106,11 @@ def _state_of_model(model: keras.Model) -> dict[str, Any]:
     for layer in keras_names.layers_within(model):
         if layer is not model and not is_of_script(type(layer)):
             continue
-        own = functions_of(type(layer))
+        kind: type = type(layer)
+        own = functions_of(kind)
         traced = {"build"} if model.run_eagerly else TRACED
         assigned = [names_in(one.__code__).stored for name, one in own.items() if name in traced]
-        omitted = set_by_packages(type(layer)).union(SET_ON_MODELS, *assigned)
+        omitted = set_by_packages(kind).union(SET_ON_MODELS, *assigned)
         prefix = "" if layer is model else f"{layer.name}."
         found |= {
             f"{prefix}{name}": value
