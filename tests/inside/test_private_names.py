@@ -209,6 +209,7 @@ def examples_of_tensorflow(t):
         "fill_table": lambda: t.fill_table(table, t.table_as_tensors(table)) is None,
         "single": lambda: [*t.single(variant, tf.TensorSpec([], tf.int64))] == [0, 1],
         "inputs_of": lambda: t.inputs_of(rows.take(1)) == [rows],
+        "functions_of": lambda: t.functions_of(rows.map(tf.abs)) == [tf.abs],
         "seeds_of": lambda: t.seeds_of(rows.shuffle(2, seed=5)) == (1, 5),
         "reshuffles": lambda: t.reshuffles(rows.shuffle(2)) and not t.reshuffles(rows),
         "draws_anew": lambda: t.draws_anew(mixed),

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import shutil
 import sys
 from collections import deque
 from functools import partial
@@ -153,6 +154,7 @@ def fitted(tmp_path):
             model.fit(ROWS, WANTED, callbacks=list(callbacks), **given)
         return model
 
+    fit.folder = tmp_path / "checkpoints"
     return fit
 
 
@@ -185,6 +187,157 @@ def test_all_of_it_goes_on_with_several_replicas(fitted):
 
 def plain():
     return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+
+def follow(steps, other):
+    """Return a callback's function that uses a variable and a model of its closure."""
+
+    def on_epoch_end(epoch, logs=None):  # noqa: ARG001  Keras gives them by name
+        steps.assign_add(1)
+        other.set_weights([one + 1 for one in other.get_weights()])
+
+    return on_epoch_end
+
+
+@pytest.mark.parametrize("kind", ["a hook", "a method"])
+def test_variables_that_a_callbacks_functions_use_go_on(fitted, kind):
+    def run(dies_after=None):
+        steps, other = tf.Variable(0), plain()
+        other.set_weights([np.zeros_like(one) for one in other.get_weights()])
+        function = follow(steps, other)
+        if kind == "a hook":
+            own = keras.callbacks.LambdaCallback(on_epoch_end=function)
+        else:
+            own = type("Follows", (keras.callbacks.Callback,), {"on_epoch_end": method(function)})()
+        fitted(plain, own, Own(dies_after=dies_after))
+        return int(steps), other.get_weights()[0].ravel().tolist()
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(dies_after=2)
+    assert run() == (4, [4.0, 4.0])
+
+
+def method(function):
+    def on_epoch_end(self, epoch, logs=None):  # noqa: ARG001
+        function(epoch, logs)
+
+    return on_epoch_end
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_a_variable_that_a_loss_function_assigns_goes_on(fitted, eagerly):
+    """No attribute leads to it: it is a global or in a closure."""
+
+    def run(dies_after=None):
+        steps = tf.Variable(0.0, trainable=False, aggregation=FIRST)
+        unchanged = tf.Variable(2.0, trainable=False)
+
+        def loss(wanted, found):
+            before = tf.identity(steps)
+            steps.assign_add(1.0)
+            return unchanged * tf.reduce_mean((wanted - found) ** 2, -1) / (1.0 + before)
+
+        def make():
+            model = plain()
+            compile_it = model.compile
+            model.compile = lambda *_: compile_it("sgd", loss, run_eagerly=eagerly)
+            return model
+
+        model = fitted(make, Own(dies_after=dies_after))
+        return float(steps), model.get_weights()[0].tolist()
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(dies_after=2)
+    steps, weights = run()
+    assert steps == 8.0
+    shutil.rmtree(fitted.folder)
+    assert run() == (steps, weights)
+
+
+def test_of_a_steps_variables_those_that_it_assigns_are_kept_once(fitted):
+    model = fitted(Model)
+    assigned = [*model.train_function.assigned.values()]
+    known = [*model.variables, *model.optimizer.variables]
+    known += [one for metric in model.metrics for one in metric.variables]
+    assert {*Tracked(model, [], known, assigned).take([])} == {
+        *Tracked(model, [], known).take([]),
+    }
+    assert assigned
+
+
+class Switched(keras.Sequential):
+    """Has an attribute that a callback switches, and others that Keras or its own step assign."""
+
+    alpha = 1.0
+
+    def build(self, shape=None):
+        super().build(shape)
+        self.shape_of_input = shape
+
+    def train_step(self, data):
+        self.traced = True
+        return super().train_step(data)
+
+
+def switched():
+    return Switched([keras.Input((2,)), keras.layers.Dense(1)])
+
+
+class Switches(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):  # noqa: ARG002
+        if epoch == 1:
+            self.model.alpha = 0.0
+
+
+def test_an_attribute_of_the_model_that_a_callback_has_switched_is_named(
+    fitted, caplog, monkeypatch
+):
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    checkpoint_callback._warn_of_attributes.cache_clear()  # noqa: SLF001
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(switched, Switches(), Own(dies_after=2))
+    assert "has the first values" not in caplog.text
+    fitted(switched, Switches(), Own())
+    assert "the model has the first values of alpha again" in caplog.text
+
+
+@pytest.mark.parametrize("make", [plain, Model, switched])
+def test_an_ordinary_fit_changes_no_attribute_that_would_be_named(
+    fitted, caplog, monkeypatch, make
+):
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    checkpoint_callback._warn_of_attributes.cache_clear()  # noqa: SLF001
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(make, Own(dies_after=2))
+    fitted(make, Own())
+    assert "has the first values" not in caplog.text
+
+
+class Noisy(keras.Sequential):
+    """Adds a draw of `tf.random` to its loss."""
+
+    def compute_loss(self, *given, **named):
+        return super().compute_loss(*given, **named) + tf.random.normal(()) * self.weights[0][0, 0]
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_draws_that_begin_anew_are_named(fitted, caplog, monkeypatch, eagerly):
+    """The state of eager draws is known: they go on."""
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+    checkpoint_callback._warn_of_draws.cache_clear()  # noqa: SLF001
+
+    def make():
+        model = Noisy([keras.Input((2,)), keras.layers.Dense(1)])
+        compile_it = model.compile
+        model.compile = lambda *given: compile_it(*given, run_eagerly=eagerly)
+        return model
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fitted(make, Own(dies_after=2))
+    weights = fitted(make, Own()).get_weights()[0].tolist()
+    assert ("draw from `tf.random` (RandomStandardNormal)" in caplog.text) is not eagerly
+    shutil.rmtree(fitted.folder)
+    assert (fitted(make, Own()).get_weights()[0].tolist() == weights) is eagerly
 
 
 def test_a_callback_that_offers_no_state_is_named(fitted, caplog, monkeypatch):

@@ -108,6 +108,84 @@ def test_a_finished_fit_is_not_taken_for_other_numbers_of_its_pipeline(start):
     assert "had ended" in again.output
 
 
+@pytest.mark.long
+def test_processes_that_are_spawned_train_by_themselves_too(start):
+    """Each imports the script anew, as `__mp_main__`."""
+    program = PROCESSES.replace('"fork"', '"spawn"').replace("range(3)", "range(2)")
+    ended = start(program)
+    assert ended.code == 0, ended.output
+    assert [one["seed"] for one in ended.told] == [0, 1]
+    assert len({one["total"] for one in ended.told}) == 2
+    assert ended.output.count("are not saved") == 1
+
+
+AT_ONCE = """
+from multiprocessing import get_context
+
+class Kills(keras.callbacks.Callback):
+    def __init__(self, number, begun):
+        super().__init__()
+        self.number, self.begun = number, begun
+
+    def on_train_begin(self, logs=None):
+        self.begun[self.number].set()
+
+    def on_epoch_end(self, epoch, logs=None):
+        assert all(one.wait(100) for one in self.begun)
+        if epoch == 1 and not os.path.exists("died"):
+            run = pathlib.Path(os.environ["TRAINER_RUN_DIR"])
+            while not [*run.glob("worker-0/fit-*/checkpoints/[0-9]*.npz")]:
+                time.sleep(0.01)
+            open("died", "w").close()
+            os.killpg(0, signal.SIGKILL)
+
+def train(seed, begun):
+    keras.utils.set_random_seed(seed)
+    model, kills = compiled(), Kills(seed, begun)
+    history = model.fit(*rows(), epochs=4, batch_size=8, verbose=0, callbacks=[kills])
+    tell(model, history, seed=seed)
+
+if __name__ == "__main__":
+    context = get_context(os.environ["CONTEXT"])
+    begun, processes = [context.Event() for _ in range(2)], []
+    for seed in json.loads(os.environ["ORDER"]):
+        processes.append(context.Process(target=train, args=(seed, begun)))
+        processes[-1].start()
+        assert begun[seed].wait(100)
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("context", "order", "resumes"),
+    [
+        ("fork", "[0, 1]", True),
+        ("fork", "[1, 0]", False),
+        pytest.param("spawn", "[0, 1]", True, marks=pytest.mark.long),
+    ],
+)
+def test_processes_that_train_at_once_are_not_mixed_up_after_a_kill(start, context, order, resumes):
+    """The first one that calls `fit` keeps checkpoints; after the kill it may be another one."""
+    killed = start(AT_ONCE, CONTEXT=context, ORDER="[0, 1]")
+    assert killed.code == -9, killed.output
+    ended = start(AT_ONCE, CONTEXT=context, ORDER=order)
+    assert ended.code == 0, ended.output
+    assert ("resuming from step" in ended.output) == resumes
+    other = str(start.code / "other")
+    undisturbed = start(AT_ONCE, CONTEXT=context, ORDER=order, TRAINER_RUN_DIR=other)
+    pairs = zip(by_seed(ended), by_seed(undisturbed), strict=True)
+    for seed, (one, reference) in enumerate(pairs):
+        assert one["seed"] == reference["seed"] == seed
+        assert one["losses"] == pytest.approx(reference["losses"], rel=1e-6)
+        assert one["total"] == pytest.approx(reference["total"], rel=1e-6)
+
+
+def by_seed(ended):
+    return sorted(ended.told, key=lambda one: one["seed"])
+
+
 THREADS = """
 import threading
 at_once = threading.Barrier(2)

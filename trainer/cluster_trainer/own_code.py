@@ -74,6 +74,14 @@ def functions_in(kind: type) -> dict[str, FunctionType]:
     return {name: one for name, one in values.items() if isinstance(one, FunctionType)}
 
 
+@cache
+def set_by_packages(kind: type) -> frozenset[str]:
+    """Return the attributes that the functions of a class's installed bases assign."""
+    bases = [one for one in kind.__mro__ if not is_of_script(one)]
+    functions = [one for base in bases for one in functions_in(base).values()]
+    return frozenset(name for one in functions for name in names_in(one.__code__).stored)
+
+
 def variables_of(function: FunctionType) -> dict[str, Any]:
     """Return the globals that a function reads, and what it closes over, by name."""
     globals_of = function.__globals__

@@ -6,6 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
+# Operations of `tf.random`, which keep their state to themselves.
+DRAWS = (
+    *("RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal"),
+    *("ParameterizedTruncatedNormal", "RandomShuffle", "Multinomial", "RandomGamma"),
+    *("RandomPoisson", "RandomPoissonV2"),
+)
+
 
 def function_of(call: Callable[..., Any], **options: Any) -> Any:
     """Return a `tf.function` of one of the engine's functions, with its own count of traces.
@@ -23,6 +30,12 @@ def nodes_within(graph: tf.Graph) -> Iterator[Any]:
     yield from definition.node
     for nodes in nodes_of_functions(definition).values():
         yield from nodes
+
+
+def seeded_draws_in(graph: tf.Graph) -> list[str]:
+    """Return the kinds of operations that draw from TensorFlow's seeded, hidden generators."""
+    drawing = [one for one in nodes_within(graph) if one.op in DRAWS]
+    return sorted({one.op for one in drawing if one.attr["seed"].i or one.attr["seed2"].i})
 
 
 def nodes_of_functions(definition: Any) -> dict[str, Sequence[Any]]:

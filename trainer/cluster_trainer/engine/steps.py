@@ -29,10 +29,11 @@ from cluster_trainer.engine.first_batch.batch import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
-from cluster_trainer.engine.functions import function_of
+from cluster_trainer.engine.functions import function_of, seeded_draws_in
 from cluster_trainer.engine.logs import Logs, PackedLogs
 from cluster_trainer.engine.replicas import of_model, rounds, statistics, step_context
 from cluster_trainer.engine.replicas.state import own_state
+from cluster_trainer.engine.replicas.state.untracked import assigned
 from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
@@ -67,6 +68,7 @@ class Steps:
         logs: the logs after the last call.
         waits: the time that the steps have waited.
         trains: the number of variables that the first trace trains; None: there is no trace yet.
+        assigned: the variables that the traced steps assign, by `id`.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Steps:
         self._traces = 0
         self._trained: tuple[running.Running, set[int]] | None = None
         self.trains: int | None = None
+        self.assigned: dict[int, Any] = {}
         self.logs: Logs = {}
         if model.jit_compile and is_one:
             self._step = function_of(self._step, jit_compile=True)
@@ -184,6 +187,18 @@ class Steps:
         if iterator.position == (0, 0):
             self._trained = running.current(), {id(one) for one in self._model.trainable_variables}
         return is_first
+
+    def seeded_draws(self, iterator: EpochIterator) -> list[str]:
+        """Return the operations of traced steps that draw seeded numbers with a hidden state.
+
+        These are the functions of `tf.random` without `stateless_`. Steps that run eagerly have no
+        trace.
+        """
+        if self._model.run_eagerly:
+            return []
+        reading = self._reading(iterator.source)
+        arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
+        return seeded_draws_in(self._many.get_concrete_function(*arguments).graph)
 
     def _note_trained(self) -> None:
         """Note how many variables the first trace trains, even if `trainable` changes later."""
@@ -452,6 +467,7 @@ class Steps:
         else:
             done, last = self._until_the_end(batches, steps, reading, place, (nothing, vectors))
         self._rounds.after_call(place, done)
+        self.assigned |= assigned()
         return done, last
 
     def _next(self, batches: Any, done: tf.Tensor, reading: Reading) -> Any:

@@ -3,18 +3,21 @@
 Keras lists the variables that it has created for a model and an optimizer. A program may have
 others: a counter that is a `tf.Variable`, buffers in a `tf.Module`, a second model within a
 callback, a table that grows. They are found by their attributes, whose names are the same in each
-process that runs the same program.
+process that runs the same program. Two kinds are not attributes of anything: variables that a
+callback's functions use (globals and closures), and those that a step assigns, such as a counter in
+a loss function.
 """
 
 import hashlib
 import io
 import logging
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, compress, islice
+from types import FunctionType, MethodType
 from typing import Any
 
 import keras
@@ -25,6 +28,7 @@ from cluster_trainer.callbacks.state import states
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.running import of_a_user
+from cluster_trainer.own_code import functions_of, is_of_script, variables_of
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import Problem, listed
 
@@ -41,10 +45,13 @@ HOLDERS = (
     tf.__internal__.tracking.AutoTrackable,  # includes tf.Module
 )
 """Classes of the libraries whose objects may hold variables, in addition to users' classes."""
+FUNCTIONS = (FunctionType, MethodType, partial, tf.types.experimental.PolymorphicFunction)
 LEAVES = (bool, int, float, complex, str, bytes, type(None), np.ndarray, np.generic, tf.Tensor)
 LIBRARIES = {"keras", "tensorflow", "numpy", "pandas", "cluster_trainer", *sys.stdlib_module_names}
 LIBRARIES -= {"__main__"}
-OF_MODEL = "model"
+OF_MODEL, OF_STEPS = "model", "steps"
+CALLS_FUNCTIONS = (keras.callbacks.LambdaCallback, keras.callbacks.LearningRateScheduler)
+"""Keras's callbacks that call functions of a script."""
 TEXT = "serialized"
 """The name of a serialized string tensor, which NumPy cannot write as an array."""
 WHAT = "a checkpoint (other variables)"
@@ -67,11 +74,13 @@ class Tracked:
         model: the compiled model.
         callbacks: the fit's callbacks.
         known: the variables that are saved in another way.
+        assigned: all variables that a traced step assigns.
     """
 
     model: keras.Model
     callbacks: Sequence[Any]
     known: Sequence[Any]
+    assigned: Sequence[Any] = ()
 
     def take(self, arrays: list[np.ndarray]) -> dict[str, Any]:
         """Return the state as a JSON value, and append its arrays to the list.
@@ -127,13 +136,29 @@ class Tracked:
     def _found(self) -> dict[str, Any]:
         roots = {OF_MODEL: self.model}
         counted: dict[str, int] = {}
-        for callback in of_a_user(self.callbacks):
-            if states.has_state(callback):  # it saves its state itself
+        own = of_a_user(self.callbacks)
+        for callback in self.callbacks:
+            is_own = isinstance(callback, CALLS_FUNCTIONS) or any(callback is one for one in own)
+            if not is_own or states.has_state(callback):  # it saves its state itself
                 continue
             kind = type(callback).__name__
             counted[kind] = counted.get(kind, 0) + 1
             roots[f"{kind} {counted[kind]}"] = callback
-        return dict(_walk(roots, self.known))
+        if self.model.run_eagerly:  # there is no trace of its steps
+            roots[OF_STEPS] = functions_of_steps(self.model)
+        found = dict(_walk(roots, self.known))
+        return found | self._of_steps([*self.known, *found.values()])
+
+    def _of_steps(self, others: Iterable[Any]) -> dict[str, Any]:
+        """Return the variables that steps assign, and that are not among the others."""
+        known = {id(copy.handle) for one in others for copy in _copies_of(one)}
+        found: dict[str, Any] = {}
+        counted: Counter[str] = Counter()
+        for one in self.assigned:
+            if not any(id(copy.handle) in known for copy in tensorflow_names.copies_of(one)):
+                counted[one.name] += 1
+                found[f"{OF_STEPS}.{one.name} {counted[one.name]}"] = one
+        return found
 
     def _of_all_workers(self, mine: dict[str, list[Row]]) -> dict[str, list[Row]]:
         workers = workers_of(self.model.distribute_strategy)
@@ -158,6 +183,25 @@ class Tracked:
         return found
 
 
+def functions_of_steps(model: keras.Model) -> dict[str, Any]:
+    """Return the functions of a script that a model's steps call: its losses, its own methods."""
+    losses = keras.tree.flatten(keras_names.user_losses(model))
+    alone = {f"loss {at}": one for at, one in enumerate(losses) if isinstance(one, FUNCTIONS)}
+    methods = {
+        f"{type(one).__name__}.{name}": function
+        for one in [*losses, *keras_names.layers_within(model)]
+        for name, function in functions_of(type(one)).items()
+    }
+    return alone | methods
+
+
+def _copies_of(one: Any) -> Sequence[Any]:
+    if isinstance(one, TABLES):
+        return ()
+    value = keras_names.value_of(one) if isinstance(one, keras.Variable) else one
+    return () if value is None else tensorflow_names.copies_of(value)
+
+
 def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield each variable and table, with the shortest path of attributes that leads to it."""
     seen = {id(one): one for one in known}
@@ -168,14 +212,16 @@ def _walk(roots: Mapping[str, Any], known: Iterable[Any]) -> Iterator[tuple[str,
         if len(seen) > most:
             _warn_of_more(path.partition(".")[0])
             return
-        if _is_leaf(type(one)) or id(one) in seen:
+        is_of_model = path.partition(".")[0] == OF_MODEL
+        if _is_leaf(type(one)) or id(one) in seen or (is_of_model and isinstance(one, FUNCTIONS)):
             continue
         seen[id(one)] = one
         if isinstance(one, VARIABLES + TABLES):
             if not isinstance(one, keras.Variable) or keras_names.value_of(one) is not None:
                 yield path, one
             continue
-        parts = islice(_parts(one), most)  # otherwise all items of a huge list would be named
+        named = _parts(one) if is_of_model else chain(_used_by(one), _parts(one))
+        parts = islice(named, most)  # otherwise all items of a huge list would be named
         queue.extend((f"{path}.{name}", part) for name, part in parts)
 
 
@@ -185,6 +231,20 @@ def _warn_of_more(root: str) -> None:
         "%s holds more than %d objects: variables among the last of them are not in checkpoints",
         *(root, MOST_OBJECTS),
     )
+
+
+def _used_by(one: Any) -> Iterable[tuple[str, Any]]:
+    """Return the variables that a function uses, or the functions of an object's class."""
+    if isinstance(one, tf.types.experimental.PolymorphicFunction):
+        one = one.python_function
+    if isinstance(one, FunctionType):
+        return sorted(variables_of(one).items()) if is_of_script(one) else []
+    if isinstance(one, MethodType):
+        return [("self", one.__self__), ("function", one.__func__)]
+    if isinstance(one, partial):
+        held = [one.func, *one.args, *one.keywords.values()]
+        return [(str(index), part) for index, part in enumerate(held)]
+    return sorted(functions_of(type(one)).items()) if is_of_script(type(one)) else []
 
 
 def _parts(one: Any) -> Iterable[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Finds state of a user's callbacks that no checkpoint saves."""
+"""Finds state of a user's callbacks, and of a model, that no checkpoint saves."""
 
 import hashlib
 import random
@@ -16,10 +16,16 @@ import keras
 import numpy as np
 
 from cluster_trainer.callbacks.state import states
-from cluster_trainer.callbacks.state.tracked import HOLDERS, VARIABLES
+from cluster_trainer.callbacks.state.tracked import HOLDERS, VARIABLES, functions_of_steps
 from cluster_trainer.engine.running import of_a_user
 from cluster_trainer.installed import is_installed
-from cluster_trainer.own_code import functions_of, is_of_script, variables_of
+from cluster_trainer.own_code import (
+    functions_of,
+    is_of_script,
+    names_in,
+    set_by_packages,
+    variables_of,
+)
 from cluster_trainer.private import keras_names
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
@@ -30,19 +36,29 @@ MOST_BYTES, MOST_PARTS = 2**20, 10_000
 """The limits for an array, and for the parts of an attribute. Of larger values, only a part is
 compared."""
 DEPTH = 8
+OF_MODEL = "the model"
+"""The name under which the model's attributes are noted; a callback's name has a number."""
+TRACED = frozenset(
+    ["build", "call", "train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"]
+)
+"""Methods that run while a step is traced: what they assign is not what a callback has set."""
+SET_ON_MODELS = frozenset(["history"])
+"""The attributes that other parts of Keras set on a model."""
 
 
 class Unkept:
     """The state of users' callbacks that changes during a fit, and that they do not offer to save.
 
-    It consists of attributes, and of variables of the script that a callback's functions use.
+    It consists of attributes, and of variables of the script that a callback's functions use. The
+    model's own attributes count, too, because a callback may switch them.
 
     Args:
         callbacks: the fit's callbacks when it begins or resumes.
+        model: the model; None: it is not examined.
     """
 
-    def __init__(self, callbacks: Sequence[Any]) -> None:
-        self._callbacks = callbacks
+    def __init__(self, callbacks: Sequence[Any], model: keras.Model | None = None) -> None:
+        self._callbacks, self._model = callbacks, model
         self._before = dict(self._digests())
 
     def changed(self, before: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
@@ -64,6 +80,9 @@ class Unkept:
             if is_own and not states.has_state(callback):
                 for part, value in _state_of_callback(callback).items():
                     yield (name, part), _digest_of(value)
+        if self._model:
+            for part, value in _state_of_model(self._model).items():
+                yield (OF_MODEL, part), _digest_of(value)
 
 
 def _state_of_callback(callback: Any) -> dict[str, Any]:
@@ -77,6 +96,33 @@ def _state_of_callback(callback: Any) -> dict[str, Any]:
     return found | attributes
 
 
+def _state_of_model(model: keras.Model) -> dict[str, Any]:
+    """Return what a script's model and layers may hold besides variables, by name.
+
+    Attributes that Keras assigns are omitted. If steps run eagerly, what their functions use is
+    included.
+    """
+    found: dict[str, Any] = {}
+    for layer in keras_names.layers_within(model):
+        if layer is not model and not is_of_script(type(layer)):
+            continue
+        kind: type = type(layer)
+        own = functions_of(kind)
+        traced = {"build"} if model.run_eagerly else TRACED
+        assigned = [names_in(one.__code__).stored for name, one in own.items() if name in traced]
+        omitted = set_by_packages(kind).union(SET_ON_MODELS, *assigned)
+        prefix = "" if layer is model else f"{layer.name}."
+        found |= {
+            f"{prefix}{name}": value
+            for name, value in vars(layer).items()
+            if name not in omitted and not name.startswith("_self_")
+        }
+    if model.run_eagerly:
+        for function in functions_of_steps(model).values():
+            found |= _used_by(function)
+    return found
+
+
 def _used_by(function: Any) -> dict[str, Any]:
     """Return the globals and closure of a script's function, or a method's object, by name."""
     if isinstance(function, partial):
@@ -85,7 +131,9 @@ def _used_by(function: Any) -> dict[str, Any]:
     if ismethod(function) and _is_users_own(type(function.__self__)):
         return {type(function.__self__).__name__: function.__self__}
     if isinstance(function, FunctionType) and is_of_script(function):
-        return variables_of(function)
+        assigned = names_in(function.__code__).stored  # a function may only assign a global
+        known = function.__globals__
+        return {name: known[name] for name in assigned if name in known} | variables_of(function)
     return {}
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from cluster_trainer.fits.identity.place import LIKE_A_TIME
 from cluster_trainer.own_code import (
-    functions_in,
     functions_of,
     is_of_script,
     names_in,
+    set_by_packages,
     variables_of,
 )
 
@@ -87,18 +87,11 @@ def _of_object(thing: Any, functions: Iterable[Callable[..., Any]]) -> dict[str,
             waiting += [own[name] for name in names & own.keys()]
             if isinstance(function, FunctionType):
                 outside |= _numbers_of_function(function)
-    read -= _set_by_packages(kind)
+    read -= set_by_packages(kind)
     for function in own.values():
         read -= names_in(function.__code__).stored
     attributes = getattr(thing, "__dict__", {})
     return outside | _numbers({name: one for name, one in attributes.items() if name in read})
-
-
-def _set_by_packages(kind: type) -> set[str]:
-    """Return the attributes that the functions of a class's installed bases assign."""
-    bases = [one for one in kind.__mro__ if not is_of_script(one)]
-    functions = [one for base in bases for one in functions_in(base).values()]
-    return {name for one in functions for name in names_in(one.__code__).stored}
 
 
 def _numbers_of_function(function: FunctionType) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from keras.callbacks import ModelCheckpoint
 from cluster_trainer.callbacks.state import states
 from cluster_trainer.callbacks.state.grown import Grown
 from cluster_trainer.callbacks.state.tracked import Tracked
-from cluster_trainer.callbacks.state.unkept import Unkept
+from cluster_trainer.callbacks.state.unkept import OF_MODEL, Unkept
 from cluster_trainer.checkpoints.checkpoint import (
     KEPT_STATE,
     RUN,
@@ -64,7 +64,7 @@ from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.fits.kept.consistency_check import rounds_described
 from cluster_trainer.fits.kept.coordinator import Coordinator
-from cluster_trainer.private import keras_names
+from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem, listed
 
 log = logging.getLogger("trainer")
@@ -231,12 +231,15 @@ class CheckpointCallback(keras.callbacks.Callback):
             if ring_of(self.model.distribute_strategy):
                 self._save()  # to resume from if a worker is lost before the next
             self.has_begun = True
-            self._unkept = Unkept(self._callbacks)
+            self._unkept = Unkept(self._callbacks, self.model)
             return
         self._check_found(self._found)
         self.has_begun = True
         self._put_back(self._found)
         self._warn_of_unkept()
+        is_over = self._is_over()
+        if draws := [] if is_over else self.model.train_function.seeded_draws(self.iterator):
+            _warn_of_draws(listed(draws))
         self.model.stop_training = self.place.stopped
 
     def _check_found(self, found: Checkpoint) -> None:
@@ -254,14 +257,17 @@ class CheckpointCallback(keras.callbacks.Callback):
             raise ConfigurationError(problems)
 
     def _warn_of_unkept(self) -> None:
-        """Warn of callbacks whose state had changed, but is not in the checkpoint.
+        """Warn of callbacks and of a model whose state had changed, but is not in the checkpoint.
 
         They start over, or are not called at all if the fit had ended. A script may use what they
         have collected after its fit.
         """
-        self._unkept = Unkept(self._callbacks)
+        self._unkept = Unkept(self._callbacks, self.model)
         for callback, names in self._unkept_before.items():
-            _warn_of_state(callback, listed(names), is_over=self._is_over())
+            if callback == OF_MODEL:
+                _warn_of_attributes(listed(names))
+            else:
+                _warn_of_state(callback, listed(names), is_over=self._is_over())
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin an epoch; if a fit resumes within it, restore the state and the metrics again."""
@@ -467,7 +473,8 @@ class CheckpointCallback(keras.callbacks.Callback):
     def _tracked(self) -> Tracked:
         """Return the state that is not in variables of the model, optimizers, metrics or seeds."""
         known = [*self.variables(), *statistics.of_metrics(self.model), *global_seed()]
-        return Tracked(self.model, self._callbacks, known)
+        assigned = [*self.model.train_function.assigned.values()]
+        return Tracked(self.model, self._callbacks, known, assigned)
 
     def variables(self) -> list[Any]:
         """Return the variables of the model and its optimizers that exist by now."""
@@ -491,6 +498,26 @@ def _warn_of_state(callback: str, names: str, *, is_over: bool) -> None:
         "is not called again, because its fit had ended"
         if is_over
         else "resumes without its earlier state",
+        names,
+    )
+
+
+@cache
+def _warn_of_draws(names: str) -> None:
+    log.warning(
+        "the steps draw from `tf.random` (%s). TensorFlow does not reveal the state of these "
+        "generators: they begin anew here, so the result is not that of an undisturbed run. "
+        "Use `keras.random`, or a `tf.random.Generator` that is an attribute of the model",
+        names,
+    )
+
+
+@cache
+def _warn_of_attributes(names: str) -> None:
+    log.warning(
+        "the model has the first values of %s again: they had changed before the checkpoint, which "
+        "holds variables only. Make each a `tf.Variable`, or set it in a callback's "
+        "`on_train_begin`",
         names,
     )
 
@@ -519,10 +546,12 @@ def _numbers(logs: dict[str, Any]) -> dict[str, Any]:
 
 def _random_state() -> dict[str, Any]:
     version, numbers, gauss = random.getstate()
-    seed = global_seed()
+    seed, seeds = global_seed(), tensorflow_names.operation_seeds()
     return {
         "python": [version, list(numbers), gauss],
         "numpy": np.random.get_state(legacy=False),  # noqa: NPY002  Keras's users draw from it
+        # Of eager operations without a seed of their own; those in functions hide their state.
+        "tensorflow": seeds and seeds.getstate(),
         # Not among the checkpoint's variables, because any step or callback may create it.
         "keras": State(seed).take()[0] if seed else None,
     }
@@ -540,6 +569,10 @@ def _put_random_back(state: dict[str, Any]) -> None:
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
     np.random.set_state(state["numpy"])  # noqa: NPY002
+    drawn, seeds = state.get("tensorflow"), tensorflow_names.operation_seeds()
+    if drawn and seeds:
+        version, numbers, gauss = drawn
+        seeds.setstate((version, tuple(numbers), gauss))
 
 
 def _trainable_layers(model: keras.Model) -> dict[int, bool]:

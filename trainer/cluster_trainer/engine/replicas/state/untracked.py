@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas.state.writes import writes_to
 from cluster_trainer.private import keras_names, tensorflow_names
 
 
@@ -31,6 +32,19 @@ def untracked(model: keras.Model, part: step_context.Share) -> list[Any]:
         for one in kept
         if one.aggregation is not tf.VariableAggregation.SUM and step_context.is_of_all(one)
     ]
+
+
+def assigned() -> dict[int, Any]:
+    """Return the variables that a function just traced assigns, by `id`, in the order of their use.
+
+    They include those of the model, of optimizers and of metrics.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    used = {id(one.handle): one for one in tensorflow_names.used_in(graph)}
+    captures = getattr(graph, "captures", ())
+    places = [id(outer) for outer, inner in captures if id(outer) in used and writes_to(inner)]
+    found = [tensorflow_names.with_copies(used[place]) for place in places]
+    return {id(one): one for one in found}
 
 
 def _copies_of_known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
