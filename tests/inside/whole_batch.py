@@ -436,6 +436,47 @@ def sparse_inputs():
     return values(model)
 
 
+def same_tokens():
+    """Train on batches of which all shares have the same tokens, each once."""
+    model = keras.Sequential(
+        [
+            keras.Input((1,), dtype="int32"),
+            keras.layers.Embedding(4, 1, embeddings_initializer="ones", name="tokens"),
+            keras.layers.Flatten(),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.fit(np.arange(24)[:, None] % 4, Y[:24], **EPOCHS)
+    return values(model)
+
+
+class Positions(keras.layers.Layer):
+    """Adds embeddings of positions: of constant ones, and of those that a batch's shape gives."""
+
+    def __init__(self):
+        super().__init__(name="positions")
+        names = "fixed", "counted"
+        self.fixed, self.counted = (keras.layers.Embedding(4, 1, name=one) for one in names)
+        self.places = tf.range(4)
+
+    def build(self, shape):
+        del shape
+        for one in (self.fixed, self.counted):
+            one.build()
+
+    def call(self, inputs):
+        of_shape = tf.range(tf.shape(inputs)[1])
+        return inputs + (self.fixed(self.places) + self.counted(of_shape))[:, 0]
+
+
+def positions():
+    first, *others = layers()
+    model = keras.Sequential([first, Positions(), *others])
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
 class NormalizesInABranch(keras.Model):
     def __init__(self):
         super().__init__()
@@ -511,6 +552,8 @@ PROGRAMS = {
     "normalizes_in_a_branch": lambda: normalizes(NormalizesInABranch),
     "normalizes_in_a_loop": lambda: normalizes(NormalizesInALoop),
     "sparse_inputs": sparse_inputs,
+    "same_tokens": same_tokens,
+    "positions": positions,
     "counts": counted,
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,
