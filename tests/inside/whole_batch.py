@@ -305,11 +305,40 @@ class ByUsual(keras.losses.Loss):
         return error / (before + 0.5)
 
 
-def state_of_a_loss(kind=tf.Variable):
+def state_of_a_loss(kind=tf.Variable, **options):
     loss, model = ByUsual(kind), keras.Sequential(layers())
-    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.compile(keras.optimizers.SGD(0.1), loss, **options)
     model.fit(X, Y, **EPOCHS)
     return values(model) | {"usual": np.asarray(tf.convert_to_tensor(loss.usual)).tolist()}
+
+
+class ByCount(keras.losses.Loss):
+    """Weights less the more examples it has seen, which it counts in variables of no model."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = tf.Variable(0, trainable=False)
+        self.examples = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.signs = tf.Variable([0, 0, 0], trainable=False)
+
+    def call(self, y_true, y_pred):
+        before = tf.cast(tf.identity(self.examples), tf.float32)
+        signs = tf.cast(tf.sign(y_true[:, 0]), tf.int32) + 1
+        self.steps.assign_add(1)
+        self.examples.assign_add(tf.shape(y_true, out_type=tf.int64)[0])
+        self.signs.assign(tf.math.bincount(signs, minlength=3, maxlength=3) + self.signs)
+        return 8 / (8 + before) * tf.reduce_mean((y_pred - y_true) ** 2, -1)
+
+
+def counts_of_a_loss(rows):
+    loss, model = ByCount(), keras.Sequential(layers())
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.fit(X[:rows], Y[:rows], **EPOCHS)
+    model.evaluate(X[:rows], Y[:rows], batch_size=8, verbose=0)
+    for start in range(0, rows, 8):
+        model.train_on_batch(X[start : start + 8], Y[start : start + 8])
+    counts = {name: getattr(loss, name).numpy().tolist() for name in ("steps", "examples", "signs")}
+    return values(model) | counts
 
 
 def attribute_of_a_model_of_kerass():
@@ -413,8 +442,37 @@ class WithoutOptimizer(keras.Sequential):
         return {"loss": loss}
 
 
-def without_an_optimizer():
-    return trained(None, WithoutOptimizer)
+def without_an_optimizer(**options):
+    model = WithoutOptimizer(layers())
+    model.compile("sgd", "mse", **options)
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+class Centres(keras.layers.Layer):
+    """Begins with the mean of the first batch, in a weight that is then trained."""
+
+    def build(self, shape):
+        self.shift = self.add_weight(name="shift", shape=shape[1:], initializer="zeros")
+        self.steps = self.add_weight(
+            name="steps", shape=(), dtype="int32", initializer="zeros", trainable=False
+        )
+
+    def call(self, inputs, training=None):
+        shift = tf.identity(self.shift)
+        if training:
+            is_first = self.steps == 0
+            self.shift.assign(tf.where(is_first, -tf.reduce_mean(inputs, 0), shift))
+            self.steps.assign_add(1)
+        return inputs + shift
+
+
+def centred_by_the_first_batch():
+    first, *others = layers()
+    model = keras.Sequential([first, Centres(name="centres"), *others])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
 
 
 def spectral_norm():
@@ -560,6 +618,9 @@ PROGRAMS = {
     "state_of_a_step": state_of_a_step,
     "state_of_a_loss": state_of_a_loss,
     "keras_state_of_a_loss": lambda: state_of_a_loss(keras.Variable),
+    "state_of_a_loss_eagerly": lambda: state_of_a_loss(run_eagerly=True),
+    "counts_of_a_loss": lambda: counts_of_a_loss(len(X)),
+    "counts_of_a_loss_in_equal_batches": lambda: counts_of_a_loss(24),
     "attribute_of_a_model_of_kerass": attribute_of_a_model_of_kerass,
     "mean_of_features": mean_of_features,
     "reset_in_a_condition": lambda: accumulated(Accumulates),
@@ -567,6 +628,8 @@ PROGRAMS = {
     "rate_of_a_step": rate_of_a_step,
     "rate_of_a_step_with_momentum": rate_of_a_step_with_momentum,
     "without_an_optimizer": without_an_optimizer,
+    "without_an_optimizer_eagerly": lambda: without_an_optimizer(run_eagerly=True),
+    "centred_by_the_first_batch": centred_by_the_first_batch,
     "float8": float8,
     "float8_accumulated": float8_accumulated,
     "float8_scaled": float8_scaled,

@@ -97,6 +97,8 @@ class Steps:
         self._looked_in: int | None = None
         self._traces = 0
         self._trained: tuple[running.Running, set[int]] | None = None
+        self._foreseen: list[Any] = []  # see own_state.seen_to
+        self._unforeseen: list[Any] = []
         self.trains: int | None = None
         self.logs: Logs = {}
         if model.jit_compile and is_one:
@@ -179,11 +181,21 @@ class Steps:
             return False
         reading = self._reading(iterator.source)
         arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
-        self._many.get_concrete_function(*arguments)
+        self._trace("_many", *arguments)
         self._note_trained()
         if iterator.position == (0, 0):
             self._trained = running.current(), {id(one) for one in self._model.trainable_variables}
         return is_first
+
+    def _trace(self, name: str, *arguments: Any) -> Any:
+        """Trace one of the functions; again if it should have known of variables."""
+        traced = getattr(self, name).get_concrete_function(*arguments)
+        if not self._unforeseen:
+            return traced
+        found = {id(one): one for one in (*self._foreseen, *self._unforeseen)}  # once each
+        self._foreseen, self._unforeseen = [*found.values()], []
+        self.forget_traces()
+        return getattr(self, name).get_concrete_function(*arguments)
 
     def _note_trained(self) -> None:
         """Note how many variables the first trace trains, even if `trainable` changes later."""
@@ -245,6 +257,8 @@ class Steps:
             self._compare_data(batch, examples)
             shares = self._shares_of(batch)
             self._look_at(shares)
+            if self._replicas.total > 1 and not self._model.run_eagerly:
+                self._trace("_one", shares)
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
@@ -257,7 +271,7 @@ class Steps:
         if self._first_batch and self._looked_in != (generation := self._generation()):
             self._looked_in = generation
             if self._first_batch.due.is_due():
-                self._compare_first(shares, self._one, (shares,), 0)
+                self._compare_first(shares, "_one", (shares,), 0)
 
     def _generation(self) -> int:
         """Return the number of the present ring; 0 without one."""
@@ -295,13 +309,12 @@ class Steps:
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
         """Run a call's steps, after the first `before` steps of its first round."""
         place = self._rounds.place(before)
+        if self._replicas.total > 1:
+            self._trace("_many", call.batches, tf.constant(1), reading, place)
         if self._rounds.rounds_changes and not before:
-            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
             self._rounds.begin()
-        if self._replicas.total > 1 and call.source.varies:
-            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
-            if self._gathers:
-                return self._run_one_by_one(call, reading)
+        if self._replicas.total > 1 and call.source.varies and self._gathers:
+            return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading, place)
         self._note_trained()
         return int(done), last
@@ -318,24 +331,24 @@ class Steps:
         traced: Any = None
         if not self._model.run_eagerly:
             arguments = call.batches, tf.constant(1), reading, self._rounds.place()
-            traced = self._many.get_concrete_function(*arguments)
+            traced = self._trace("_many", *arguments)
         return first.due.is_due(call.source, (self._traces, traced))
 
     def _compare_first(
-        self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
+        self, shares: Any, function: str, arguments: tuple[Any, ...], iterators: int
     ) -> None:
         """Compute a batch both ways before the step runs on it.
 
         Args:
             shares: the local replicas' shares of the batch.
-            function: the function that runs the step.
+            function: the name of the function that runs the step.
             arguments: the arguments with which it is traced.
             iterators: how often it takes a batch from the steps' own iterator.
         """
         if self._model.run_eagerly:
             traced = self._traced_to_compare(shares)
         else:
-            traced = function.get_concrete_function(*arguments)
+            traced = self._trace(function, *arguments)
         assert self._first_batch  # noqa: S101  otherwise no batch is due
         self._first_batch.compare(shares, traced, iterators)
 
@@ -358,13 +371,13 @@ class Steps:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""
         place = self._rounds.place(ends=call.steps == 1)
         arguments = call.batches, tf.constant(1), reading, place
-        self._many.get_concrete_function(*arguments)  # creates all variables
+        self._trace("_many", *arguments)  # creates all variables
         self._rounds.begin()
         try:
             batch = call.take()
         except StopIteration:
             return 0, ()
-        self._compare_first(batch, self._many, arguments, int(reading.is_known))
+        self._compare_first(batch, "_many", arguments, int(reading.is_known))
         batches = iterator_of(batch, call.batches.element_spec)
         done, last = self._many(batches, tf.constant(1), reading, place)
         self._note_trained()
@@ -394,7 +407,7 @@ class Steps:
         done = 0
         for batch in _taken(call):
             if not done and self._is_to_compare(call, reading):
-                self._compare_first(batch, None, (), 0)
+                self._compare_first(batch, "_one", (), 0)
             last = self._one(self._weighted(batch, reading))
             done += 1
             self._rounds.after_eager_step(done)
@@ -536,11 +549,12 @@ class Steps:
             part.scalars_differ = self._scalars_differ
             is_keras_own = building.steps_as_keras(self._model)
             with own_state.seen_to(
-                *(self._model, batch, part),
+                *(self._model, batch, part, self._foreseen),
                 guards=self._guards,
                 is_keras_own=is_keras_own,
             ) as given:
                 logs = self._step(given)
+            self._unforeseen += part.unforeseen
             self._rounds.note(part, given)
             self._gathers |= part.gathers and ring_of(self.strategy) is None
             return self._packed.of_share(logs, weight, given)
