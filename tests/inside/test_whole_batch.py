@@ -17,7 +17,7 @@ ON_DEVICES = [
     *["counts", "momentum_encoder"],
     *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
     *["counts_of_a_loss_in_equal_batches", "same_tokens", "positions"],
-    *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly"],
+    *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly", "schedule_free"],
     "centred_by_the_first_batch",
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.

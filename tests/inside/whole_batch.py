@@ -475,6 +475,23 @@ def centred_by_the_first_batch():
     return values(model)
 
 
+class Loads(keras.callbacks.Callback):
+    """Gives all weights another value before the first batch, as if it had loaded them."""
+
+    def on_train_batch_begin(self, batch, logs=None):
+        del batch, logs
+        if self.model.optimizer.iterations == 0:
+            self.model.set_weights([0.5 * one + 0.1 for one in self.model.get_weights()])
+
+
+def schedule_free(*, scales=False):
+    """Train with an optimizer that begins with a copy of the weights."""
+    optimizer, model = keras.optimizers.ScheduleFreeAdamW(0.05), keras.Sequential(layers())
+    model.compile(scaled(optimizer) if scales else optimizer, "mse")
+    model.fit(X, Y, callbacks=[Loads()], **EPOCHS)
+    return values(model)
+
+
 def spectral_norm():
     first, hidden, out = layers()
     model = keras.Sequential([first, keras.layers.SpectralNormalization(hidden, name="norm"), out])
@@ -630,6 +647,8 @@ PROGRAMS = {
     "without_an_optimizer": without_an_optimizer,
     "without_an_optimizer_eagerly": lambda: without_an_optimizer(run_eagerly=True),
     "centred_by_the_first_batch": centred_by_the_first_batch,
+    "schedule_free": schedule_free,
+    "schedule_free_of_a_scaled_loss": lambda: schedule_free(scales=True),
     "float8": float8,
     "float8_accumulated": float8_accumulated,
     "float8_scaled": float8_scaled,

@@ -13,7 +13,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.building import building
+from cluster_trainer.engine.building import building, copied_weights
 from cluster_trainer.engine.building.unbuilt import held_as_before
 from cluster_trainer.engine.data.batch_shares import count_in, cut, handed_out, rows_known
 from cluster_trainer.engine.data.same_data import (
@@ -299,6 +299,8 @@ class Steps:
         source = call.source
         reading = self._reading(source)
         self._prepare(call.spec)
+        if self._name == TRAINING:
+            copied_weights.renew(self._model)
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
