@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 @pytest.fixture
 def said(monkeypatch):
     """The warnings, each once."""
-    for warn in (own_state._warn_of_whole_numbers, own_state._warn_of_scaled):  # noqa: SLF001
-        warn.cache_clear()
+    for name in ("whole_numbers", "eager_numbers", "scaled"):
+        getattr(own_state, f"_warn_of_{name}").cache_clear()
     found = []
     monkeypatch.setattr(own_state.log, "warning", lambda text, *of: found.append(text % of))
     return found
@@ -148,6 +148,45 @@ def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, ex
     assert not expected or expected in said[0]
 
 
+class Flags:
+    """A loss that notes large errors in a variable of its own."""
+
+    def __init__(self):
+        self.is_large = tf.Variable(initial_value=False, trainable=False, name="is_large")
+
+    def __call__(self, y_true, y_pred):
+        self.is_large.assign(self.is_large | tf.reduce_any(tf.abs(y_true - y_pred) > 1))
+        return tf.reduce_mean((y_true - y_pred) ** 2, -1)
+
+
+class Counts(Flags):
+    """A loss that counts examples."""
+
+    def __init__(self):
+        self.count = tf.Variable(0, trainable=False, name="count")
+
+    def __call__(self, y_true, y_pred):
+        self.count.assign_add(tf.shape(y_true)[0])
+        return tf.reduce_mean((y_true - y_pred) ** 2, -1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_eager", "expected"),
+    [
+        (Flags, False, ["is_large:0 holds integers or booleans that depend"]),
+        (Counts, False, []),
+        (Counts, True, ["count:0 holds integers or booleans that a step assigns eagerly"]),
+    ],
+)
+def test_whole_numbers_of_no_layer_are_summed_or_said(said, kind, is_eager, expected):
+    with strategy_of(2).scope():
+        model = keras.Sequential(layers())
+        model.compile("sgd", kind(), run_eagerly=is_eager)
+        model.fit(X, Y, **EPOCHS)
+    assert len(said) == len(expected), said
+    assert all(line.startswith(text) for line, text in zip(said, expected, strict=True)), said
+
+
 def test_weights_of_a_scaled_loss_are_said_to_be_each_replicas_own(said):
     with strategy_of(2).scope():
         model = made(kind=ScalesAndAssigns)
@@ -156,9 +195,32 @@ def test_weights_of_a_scaled_loss_are_said_to_be_each_replicas_own(said):
         assert sum("scale_loss" in line and one.path in line for line in said) == 1, said
 
 
-def test_weights_that_each_replica_assigns_are_averaged():
+class Sharpness(keras.Sequential):
+    """Takes the gradients at weights that it moves and moves back: SAM."""
+
+    def train_step(self, data):
+        x, y = data
+        variables = self.trainable_variables
+        moves = [0.1 * one for one in self.gradients(x, y)]
+        for one, move in zip(variables, moves, strict=True):
+            one.assign_add(move)
+        gradients = self.gradients(x, y)
+        for one, move in zip(variables, moves, strict=True):
+            one.assign_sub(move)
+        self.optimizer.apply(gradients, variables)
+        return {}
+
+    def gradients(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        return tape.gradient(loss, self.trainable_variables)
+
+
+@pytest.mark.parametrize("kind", [WithoutOptimizer, Sharpness])
+@pytest.mark.parametrize("is_eager", [False, True])
+def test_weights_that_each_replica_assigns_are_averaged(kind, is_eager):
     with strategy_of(2).scope():
-        model = made([Frozen()], WithoutOptimizer)
+        model = made([Frozen()], kind, run_eagerly=is_eager)
         model.fit(X[:8], Y[:8], **EPOCHS)
         for one in model.variables:
             first, second = (copy.numpy() for copy in one.value.values)

@@ -16,6 +16,9 @@ ON_DEVICES = [
     *["float8", "a_layer_that_overwrites", "apply_within_a_scaled_loss"],
     *["counts", "momentum_encoder"],
     *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
+    *["counts_of_a_loss_in_equal_batches", "same_tokens", "positions"],
+    *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly", "schedule_free"],
+    "centred_by_the_first_batch",
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]

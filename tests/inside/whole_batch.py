@@ -318,11 +318,40 @@ class ByUsual(keras.losses.Loss):
         return error / (before + 0.5)
 
 
-def state_of_a_loss(kind=tf.Variable):
+def state_of_a_loss(kind=tf.Variable, **options):
     loss, model = ByUsual(kind), keras.Sequential(layers())
-    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.compile(keras.optimizers.SGD(0.1), loss, **options)
     model.fit(X, Y, **EPOCHS)
     return values(model) | {"usual": np.asarray(tf.convert_to_tensor(loss.usual)).tolist()}
+
+
+class ByCount(keras.losses.Loss):
+    """Weights less the more examples it has seen, which it counts in variables of no model."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = tf.Variable(0, trainable=False)
+        self.examples = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.signs = tf.Variable([0, 0, 0], trainable=False)
+
+    def call(self, y_true, y_pred):
+        before = tf.cast(tf.identity(self.examples), tf.float32)
+        signs = tf.cast(tf.sign(y_true[:, 0]), tf.int32) + 1
+        self.steps.assign_add(1)
+        self.examples.assign_add(tf.shape(y_true, out_type=tf.int64)[0])
+        self.signs.assign(tf.math.bincount(signs, minlength=3, maxlength=3) + self.signs)
+        return 8 / (8 + before) * tf.reduce_mean((y_pred - y_true) ** 2, -1)
+
+
+def counts_of_a_loss(rows):
+    loss, model = ByCount(), keras.Sequential(layers())
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.fit(X[:rows], Y[:rows], **EPOCHS)
+    model.evaluate(X[:rows], Y[:rows], batch_size=8, verbose=0)
+    for start in range(0, rows, 8):
+        model.train_on_batch(X[start : start + 8], Y[start : start + 8])
+    counts = {name: getattr(loss, name).numpy().tolist() for name in ("steps", "examples", "signs")}
+    return values(model) | counts
 
 
 def attribute_of_a_model_of_kerass():
@@ -426,8 +455,54 @@ class WithoutOptimizer(keras.Sequential):
         return {"loss": loss}
 
 
-def without_an_optimizer():
-    return trained(None, WithoutOptimizer)
+def without_an_optimizer(**options):
+    model = WithoutOptimizer(layers())
+    model.compile("sgd", "mse", **options)
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+class Centres(keras.layers.Layer):
+    """Begins with the mean of the first batch, in a weight that is then trained."""
+
+    def build(self, shape):
+        self.shift = self.add_weight(name="shift", shape=shape[1:], initializer="zeros")
+        self.steps = self.add_weight(
+            name="steps", shape=(), dtype="int32", initializer="zeros", trainable=False
+        )
+
+    def call(self, inputs, training=None):
+        shift = tf.identity(self.shift)
+        if training:
+            is_first = self.steps == 0
+            self.shift.assign(tf.where(is_first, -tf.reduce_mean(inputs, 0), shift))
+            self.steps.assign_add(1)
+        return inputs + shift
+
+
+def centred_by_the_first_batch():
+    first, *others = layers()
+    model = keras.Sequential([first, Centres(name="centres"), *others])
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return values(model)
+
+
+class Loads(keras.callbacks.Callback):
+    """Gives all weights another value before the first batch, as if it had loaded them."""
+
+    def on_train_batch_begin(self, batch, logs=None):
+        del batch, logs
+        if self.model.optimizer.iterations == 0:
+            self.model.set_weights([0.5 * one + 0.1 for one in self.model.get_weights()])
+
+
+def schedule_free(*, scales=False):
+    """Train with an optimizer that begins with a copy of the weights."""
+    optimizer, model = keras.optimizers.ScheduleFreeAdamW(0.05), keras.Sequential(layers())
+    model.compile(scaled(optimizer) if scales else optimizer, "mse")
+    model.fit(X, Y, callbacks=[Loads()], **EPOCHS)
+    return values(model)
 
 
 def spectral_norm():
@@ -446,6 +521,47 @@ def sparse_inputs():
     model.compile(keras.optimizers.Adam(0.1, clipnorm=1.0), "mse")
     data = tf.data.Dataset.from_tensor_slices((tf.sparse.from_dense(np.maximum(X, 0)), Y)).batch(8)
     model.fit(data, epochs=2, verbose=0)
+    return values(model)
+
+
+def same_tokens():
+    """Train on batches of which all shares have the same tokens, each once."""
+    model = keras.Sequential(
+        [
+            keras.Input((1,), dtype="int32"),
+            keras.layers.Embedding(4, 1, embeddings_initializer="ones", name="tokens"),
+            keras.layers.Flatten(),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.fit(np.arange(24)[:, None] % 4, Y[:24], **EPOCHS)
+    return values(model)
+
+
+class Positions(keras.layers.Layer):
+    """Adds embeddings of positions: of constant ones, and of those that a batch's shape gives."""
+
+    def __init__(self):
+        super().__init__(name="positions")
+        names = "fixed", "counted"
+        self.fixed, self.counted = (keras.layers.Embedding(4, 1, name=one) for one in names)
+        self.places = tf.range(4)
+
+    def build(self, shape):
+        del shape
+        for one in (self.fixed, self.counted):
+            one.build()
+
+    def call(self, inputs):
+        of_shape = tf.range(tf.shape(inputs)[1])
+        return inputs + (self.fixed(self.places) + self.counted(of_shape))[:, 0]
+
+
+def positions():
+    first, *others = layers()
+    model = keras.Sequential([first, Positions(), *others])
+    model.compile(keras.optimizers.Adam(0.1), "mse")
+    model.fit(X, Y, **EPOCHS)
     return values(model)
 
 
@@ -524,12 +640,17 @@ PROGRAMS = {
     "normalizes_in_a_branch": lambda: normalizes(NormalizesInABranch),
     "normalizes_in_a_loop": lambda: normalizes(NormalizesInALoop),
     "sparse_inputs": sparse_inputs,
+    "same_tokens": same_tokens,
+    "positions": positions,
     "counts": counted,
     "momentum_encoder": momentum_encoder,
     "spectral_norm": spectral_norm,
     "state_of_a_step": state_of_a_step,
     "state_of_a_loss": state_of_a_loss,
     "keras_state_of_a_loss": lambda: state_of_a_loss(keras.Variable),
+    "state_of_a_loss_eagerly": lambda: state_of_a_loss(run_eagerly=True),
+    "counts_of_a_loss": lambda: counts_of_a_loss(len(X)),
+    "counts_of_a_loss_in_equal_batches": lambda: counts_of_a_loss(24),
     "attribute_of_a_model_of_kerass": attribute_of_a_model_of_kerass,
     "mean_of_features": mean_of_features,
     "reset_in_a_condition": lambda: accumulated(Accumulates),
@@ -537,6 +658,10 @@ PROGRAMS = {
     "rate_of_a_step": rate_of_a_step,
     "rate_of_a_step_with_momentum": rate_of_a_step_with_momentum,
     "without_an_optimizer": without_an_optimizer,
+    "without_an_optimizer_eagerly": lambda: without_an_optimizer(run_eagerly=True),
+    "centred_by_the_first_batch": centred_by_the_first_batch,
+    "schedule_free": schedule_free,
+    "schedule_free_of_a_scaled_loss": lambda: schedule_free(scales=True),
     "float8": float8,
     "float8_accumulated": float8_accumulated,
     "float8_scaled": float8_scaled,

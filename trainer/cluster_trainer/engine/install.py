@@ -37,7 +37,7 @@ from cluster_trainer.engine.replicas import (
     random_layers,
     step_context,
 )
-from cluster_trainer.engine.replicas.state import queues
+from cluster_trainer.engine.replicas.state import queues, untracked
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import Steps
 from cluster_trainer.private import keras_names, tensorflow_names
@@ -102,6 +102,8 @@ def _replace_in_steps() -> None:
     keras_names.AGGREGATE_ADDITIONAL_LOSS.put_if(losses.aggregated, is_shared)
     tensorflow_names.ASSIGN.put_if(queues.assigned, queues.is_traced)
     tensorflow_names.ASSIGN_OF_RESOURCE.put_if(queues.assigned, queues.is_traced)
+    for assign in tensorflow_names.ASSIGNMENTS:
+        assign.wrap(untracked.noting)
     Replaceable(keras.metrics.Mean, "update_state").put(losses.update_mean)
     keras_names.COMPUTE_MOMENTS_SYNC.put_if(batch_norm.moments_of_all, is_shared)
     keras_names.MOMENTS.put_if(batch_norm.moments_of_layer, is_shared)
@@ -177,11 +179,7 @@ def install_of_devices() -> None:
     from cluster_trainer.engine.calls import all_devices  # noqa: PLC0415  few scripts need it
 
     keras_names.let_optimizers_see(all_devices.see_strategy)
-    for assign in (
-        *(tensorflow_names.ASSIGN, tensorflow_names.ASSIGN_OF_RESOURCE),
-        *(tensorflow_names.ASSIGN_ADD, tensorflow_names.ASSIGN_ADD_OF_RESOURCE),
-        *(tensorflow_names.ASSIGN_SUB, tensorflow_names.ASSIGN_SUB_OF_RESOURCE),
-    ):
+    for assign in tensorflow_names.ASSIGNMENTS:
         assign.wrap(all_devices.telling_of_raw)
 
 

@@ -13,7 +13,7 @@ from cluster_trainer.collectives import group
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
-from cluster_trainer.engine.building import building
+from cluster_trainer.engine.building import building, copied_weights
 from cluster_trainer.engine.building.unbuilt import held_as_before
 from cluster_trainer.engine.data.batch_shares import count_in, cut, handed_out, rows_known
 from cluster_trainer.engine.data.same_data import (
@@ -99,6 +99,8 @@ class Steps:
         self._looked_in: int | None = None
         self._traces = 0
         self._trained: tuple[running.Running, set[int]] | None = None
+        self._foreseen: list[Any] = []  # see own_state.seen_to
+        self._unforeseen: list[Any] = []
         self.trains: int | None = None
         self.assigned: dict[int, Any] = {}
         self.logs: Logs = {}
@@ -182,7 +184,7 @@ class Steps:
             return False
         reading = self._reading(iterator.source)
         arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
-        self._many.get_concrete_function(*arguments)
+        self._trace("_many", *arguments)
         self._note_trained()
         if iterator.position == (0, 0):
             self._trained = running.current(), {id(one) for one in self._model.trainable_variables}
@@ -199,6 +201,16 @@ class Steps:
         reading = self._reading(iterator.source)
         arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
         return seeded_draws_in(self._many.get_concrete_function(*arguments).graph)
+
+    def _trace(self, name: str, *arguments: Any) -> Any:
+        """Trace one of the functions; again if it should have known of variables."""
+        traced = getattr(self, name).get_concrete_function(*arguments)
+        if not self._unforeseen:
+            return traced
+        found = {id(one): one for one in (*self._foreseen, *self._unforeseen)}  # once each
+        self._foreseen, self._unforeseen = [*found.values()], []
+        self.forget_traces()
+        return getattr(self, name).get_concrete_function(*arguments)
 
     def _note_trained(self) -> None:
         """Note how many variables the first trace trains, even if `trainable` changes later."""
@@ -260,6 +272,8 @@ class Steps:
             self._compare_data(batch, examples)
             shares = self._shares_of(batch)
             self._look_at(shares)
+            if self._replicas.total > 1 and not self._model.run_eagerly:
+                self._trace("_one", shares)
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
@@ -273,7 +287,7 @@ class Steps:
             self._looked_in = generation
             self._first_batch.due.look_at(lambda: shares[0][0])
             if self._first_batch.due.is_due():
-                self._compare_first(shares, self._one, (shares,), 0)
+                self._compare_first(shares, "_one", (shares,), 0)
 
     def _generation(self) -> int:
         """Return the number of the present ring; 0 without one."""
@@ -303,6 +317,8 @@ class Steps:
         source = call.source
         reading = self._reading(source)
         self._prepare(call.spec)
+        if self._name == TRAINING:
+            copied_weights.renew(self._model)
         if self._model.run_eagerly:
             return self._run_eagerly(call, reading)
         self._look_again()
@@ -313,14 +329,13 @@ class Steps:
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
         """Run a call's steps, after the first `before` steps of its first round."""
         place = self._rounds.place(before)
+        if self._replicas.total > 1:
+            self._trace("_many", call.batches, tf.constant(1), reading, place)
         if self._rounds.rounds_changes and not before:
-            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
             self._rounds.begin()
-        if self._replicas.total > 1 and call.source.varies:
-            self._many.get_concrete_function(call.batches, tf.constant(1), reading, place)
-            if self._gathers:
-                self._note_trained()
-                return self._run_one_by_one(call, reading)
+        if self._replicas.total > 1 and call.source.varies and self._gathers:
+            self._note_trained()
+            return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading, place)
         self._note_trained()
         return int(done), last
@@ -340,24 +355,24 @@ class Steps:
         traced: Any = None
         if not self._model.run_eagerly:
             arguments = call.batches, tf.constant(1), reading, self._rounds.place()
-            traced = self._many.get_concrete_function(*arguments)
+            traced = self._trace("_many", *arguments)
         return first.due.is_due(call.source, (self._traces, traced))
 
     def _compare_first(
-        self, shares: Any, function: Any, arguments: tuple[Any, ...], iterators: int
+        self, shares: Any, function: str, arguments: tuple[Any, ...], iterators: int
     ) -> None:
         """Compute a batch both ways before the step runs on it.
 
         Args:
             shares: the local replicas' shares of the batch.
-            function: the function that runs the step.
+            function: the name of the function that runs the step.
             arguments: the arguments with which it is traced.
             iterators: how often it takes a batch from the steps' own iterator.
         """
         if self._model.run_eagerly:
             traced = self._traced_to_compare(shares)
         else:
-            traced = function.get_concrete_function(*arguments)
+            traced = self._trace(function, *arguments)
         assert self._first_batch  # noqa: S101  otherwise no batch is due
         self._first_batch.compare(shares, traced, iterators)
 
@@ -380,13 +395,13 @@ class Steps:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""
         place = self._rounds.place(ends=call.steps == 1)
         arguments = call.batches, tf.constant(1), reading, place
-        self._many.get_concrete_function(*arguments)  # creates all variables
+        self._trace("_many", *arguments)  # creates all variables
         self._rounds.begin()
         try:
             batch = call.take()
         except StopIteration:
             return 0, ()
-        self._compare_first(batch, self._many, arguments, int(reading.is_known))
+        self._compare_first(batch, "_many", arguments, int(reading.is_known))
         batches = iterator_of(batch, call.batches.element_spec)
         done, last = self._many(batches, tf.constant(1), reading, place)
         self._note_trained()
@@ -416,7 +431,7 @@ class Steps:
         done = 0
         for batch in _taken(call):
             if not done and self._is_to_compare(call, reading):
-                self._compare_first(batch, None, (), 0)
+                self._compare_first(batch, "_one", (), 0)
             last = self._one(self._weighted(batch, reading))
             done += 1
             self._rounds.after_eager_step(done)
@@ -559,11 +574,12 @@ class Steps:
             part.scalars_differ = self._scalars_differ
             is_keras_own = building.steps_as_keras(self._model)
             with own_state.seen_to(
-                *(self._model, batch, part),
+                *(self._model, batch, part, self._foreseen),
                 guards=self._guards,
                 is_keras_own=is_keras_own,
             ) as given:
                 logs = self._step(given)
+            self._unforeseen += part.unforeseen
             self._rounds.note(part, given)
             self._gathers |= part.gathers and ring_of(self.strategy) is None
             return self._packed.of_share(logs, weight, given)

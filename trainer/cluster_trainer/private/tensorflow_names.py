@@ -65,6 +65,10 @@ ASSIGN_ADD = Replaceable(_BaseVariable, "assign_add")
 ASSIGN_SUB = Replaceable(_BaseVariable, "assign_sub")
 ASSIGN_ADD_OF_RESOURCE = Replaceable(_ResourceVariable, "assign_add")
 ASSIGN_SUB_OF_RESOURCE = Replaceable(_ResourceVariable, "assign_sub")
+ASSIGNMENTS = (
+    *(ASSIGN, ASSIGN_ADD, ASSIGN_SUB),
+    *(ASSIGN_OF_RESOURCE, ASSIGN_ADD_OF_RESOURCE, ASSIGN_SUB_OF_RESOURCE),
+)
 INITIALIZE_STRATEGY = Replaceable(_StrategyBase, "__init__")
 GET_SEED = Replaceable(_random_seed, "get_seed")
 CROSS_DEVICE_OPS_OF_MIRRORED = Replaceable(_MirroredExtended, "_get_cross_device_ops")

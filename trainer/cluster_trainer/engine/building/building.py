@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.engine.building import copied_weights
 from cluster_trainer.engine.building.on_zeros import CallChangesError, call_on_zeros
 from cluster_trainer.engine.building.unbuilt import Unbuilt
 from cluster_trainer.private import keras_names
@@ -389,3 +390,5 @@ def _build_optimizer(model: Any) -> None:
     with scope:
         optimizer.build(model.trainable_variables)
     optimizer.built = True
+    if not is_alone(model):
+        copied_weights.note(optimizer, model.trainable_variables)

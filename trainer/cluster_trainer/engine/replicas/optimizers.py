@@ -28,7 +28,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import group
 from cluster_trainer.collectives.merges import outside_branches
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
-from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas import sparse, step_context
 from cluster_trainer.engine.waits import SUMS
 from cluster_trainer.private import at_call, keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -72,65 +72,13 @@ def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gra
     """Begin to sum all replicas' gradients; return a function that waits for the sums."""
     present = [one for one in gradients if one is not None]
     wait = begin_sums(present, "training (gradients)", wire=group.gradients_wire())
-    ways = [_of_unique_rows if _has_unique_rows(one) else _of_same_rows for one in present]
+    ways = [sparse.way_of(one) for one in present]
 
     def sums() -> list[Gradient | None]:
         found = (way(total) for way, total in zip(ways, wait(), strict=True))
         return [None if one is None else next(found) for one in gradients]
 
     return sums
-
-
-def _has_unique_rows(gradient: Gradient) -> bool:
-    """Tell whether `tf.unique` has made a sparse gradient's indices, as for sparse inputs.
-
-    No row then occurs twice on one device. The origin of an eager gradient is unknown.
-    """
-    if not isinstance(gradient, tf.IndexedSlices) or not hasattr(gradient.indices, "graph"):
-        return False
-    indices = gradient.indices
-    while indices.op.type in ("Cast", "Identity", "Reshape"):
-        indices = indices.op.inputs[0]
-    return indices.op.type in ("Unique", "UniqueV2") and indices.value_index == 0
-
-
-def _of_unique_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Return a sparse sum with each row once; several replicas may have had the same row."""
-    indices, places = tf.unique(gradient.indices)
-    values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(indices))
-    return tf.IndexedSlices(values, indices, gradient.dense_shape)
-
-
-def _of_same_rows(gradient: Gradient) -> Gradient:
-    """Return a sparse sum with each row once, if all replicas have the same distinct rows.
-
-    An example is an embedding of positions. One device sums its gradient over the batch before it
-    becomes sparse, so that no row occurs twice. Gradients of token or segment embeddings are left
-    unchanged: replicas have different rows, or rows occur twice, and one device does not sum these
-    either. The difference matters to operations that are not linear, such as clipping and Adam's
-    squares.
-    """
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    total = count()
-    indices, values = gradient.indices, gradient.values
-
-    def by_replica(part: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(part, tf.concat([[total, -1], tf.shape(part)[1:]], 0))
-
-    def once() -> tuple[tf.Tensor, tf.Tensor]:
-        return by_replica(indices)[0], tf.reduce_sum(by_replica(values), 0)
-
-    def are_alike() -> tf.Tensor:
-        rows = by_replica(indices)
-        different = tf.size(tf.unique(rows[0])[0])
-        return tf.reduce_all(rows == rows[:1]) & (different == tf.size(rows[0]))
-
-    is_even = tf.shape(indices)[0] % total == 0
-    alike = tf.cond(is_even, are_alike, lambda: False)
-    indices, values = tf.cond(alike, once, lambda: (indices, values))
-    values = tf.ensure_shape(values, [None, *gradient.values.shape[1:]])
-    return tf.IndexedSlices(values, indices, gradient.dense_shape)
 
 
 def _times(gradient: Gradient, weight: tf.Tensor) -> Gradient:

@@ -32,4 +32,5 @@ def next_apart(self: Any, ordered: bool = True) -> tf.Tensor:  # noqa: FBT001, F
     apart = tf.random.experimental.stateless_fold_in(seed, tf.cast(number(), seed.dtype))
     own = apart if share.is_whole is False else tf.where(share.is_whole, seed, apart)
     share.apart.append(own)
+    share.seed_states.append(self.state)
     return own

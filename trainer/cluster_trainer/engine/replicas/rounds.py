@@ -99,6 +99,8 @@ class Rounds:
         self._model, self._steps, self._waits = model, steps, waits
         self._assigned: Sequence[Any] = ()
         self._counters: Sequence[Any] = ()
+        # An eager step may assign a variable in some steps of a round only.
+        self._untracked: dict[int, Any] = {}
         is_rounded = steps > 1 and group.gradients_wire() == WIRE and not model.run_eagerly
         self._changes = Changes() if is_rounded else None
 
@@ -138,6 +140,7 @@ class Rounds:
         """
         if not self.are_wanted:
             return
+        self._untracked |= {id(one): one for one in untracked(self._model, part)}
         state = self._state(part)
         assigned = [*state.values()]
         if not tf.executing_eagerly():  # eager assignments are unknown
@@ -152,6 +155,7 @@ class Rounds:
             self._changes.note(self._assigned, part)
         self._counters = [keras_names.step_counter(one) for one in part.optimizers.values()]
         self._counters += statistics.whole_numbers(self._model)
+        self._counters += filter(own_state.is_whole_number, self._untracked.values())
 
     def after_step(self, place: Place | None, done: tf.Tensor) -> None:
         """End a round after its last step; `done` (int32 []) counts the steps of the call."""
@@ -179,7 +183,7 @@ class Rounds:
         optimizers = part.optimizers.values()
         own = [*self._model.variables, *statistics.of_replica(self._model)]
         own += [variable for optimizer in optimizers for variable in optimizer.variables]
-        own += untracked(self._model, part)
+        own += self._untracked.values()
         metrics = {id(one) for one in statistics.of_metrics(self._model)}
         return {id(one): one for one in own if id(one) not in metrics}
 

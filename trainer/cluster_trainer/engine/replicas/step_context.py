@@ -39,6 +39,11 @@ class Share:
             for an unknown number.
         scalars_differ: whether the batch's scalars differ between replicas.
         apart: the seeds that differ between replicas.
+        seed_states: the states of the seed generators that the step has drawn from.
+        assigned: the copies of variables that the step has assigned outside of optimizers, by the
+            `id` of their handles. Each has its value from before the step if that runs eagerly.
+        unforeseen: variables of no layer that the step's next trace has to know beforehand; see
+            state/own_state.py.
         first_batch: notes the results while the first batch is computed both ways, and nothing is
             applied; None: this is an ordinary step.
         is_own_step: whether the worker takes this step by itself, from its own share's gradients;
@@ -62,6 +67,9 @@ class Share:
     rows: frozenset[int | None] = frozenset({None})
     scalars_differ: bool = False
     apart: list[Any] = field(default_factory=list)
+    seed_states: list[Any] = field(default_factory=list)
+    assigned: dict[int, tuple[Any, tf.Tensor | None]] = field(default_factory=dict)
+    unforeseen: list[Any] = field(default_factory=list)
     first_batch: Way | None = None
     is_own_step: bool = False
     optimizers: dict[int, Any] = field(default_factory=dict)

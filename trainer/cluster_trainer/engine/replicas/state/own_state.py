@@ -6,13 +6,15 @@ replica without examples. Other state is handled as follows:
 
 - A replica without examples has borrowed one, and discards its changes. If all replicas compute the
   whole batch, the changes are the same on all replicas, and stay.
-- Integers that are added up, such as counts of words, get the sum of all replicas' additions.
+- Integers that are added up, such as counts of words, get the sum of all replicas' additions. In a
+  step that runs eagerly it is unknown whether a value depends on the share, so nothing is summed.
 - Other integers are each replica's own, and a warning says so.
 - Floating-point values that a step of the script's own assigns are averaged over all replicas, like
   gradients. Examples are gradients that it accumulates, the moving average of a loss, weights that
-  it trains without an optimizer, and a learning rate. Variables that the model does not track, such
-  as a loss object's, are averaged, too.
+  it trains without an optimizer, and a learning rate.
 - The statistics of Keras's own layers are averaged when an epoch ends; see statistics.py.
+
+Variables that the model does not track, such as a loss object's, are treated in the same way.
 
 In a step that a worker takes by itself, nothing is summed. Instead rounds.py averages all state at
 the round's end, and whole numbers that depend on the share are refused.
@@ -53,8 +55,14 @@ log = logging.getLogger("trainer")
 
 
 @contextmanager
-def seen_to(
-    model: keras.Model, batch: Any, part: step_context.Share, *, guards: bool, is_keras_own: bool
+def seen_to(  # noqa: PLR0913
+    model: keras.Model,
+    batch: Any,
+    part: step_context.Share,
+    foreseen: Sequence[Any] = (),
+    *,
+    guards: bool,
+    is_keras_own: bool,
 ) -> Iterator[Any]:
     """Run a step in the context, and handle the state of the model's layers after it.
 
@@ -64,28 +72,35 @@ def seen_to(
         model: the model that the step belongs to.
         batch: this replica's share of the batch.
         part: facts about the share.
+        foreseen: the variables that an earlier trace has left in `part.unforeseen`.
         guards: whether the replica may be without examples.
         is_keras_own: whether the model's `train_step` is Keras's own.
 
     Raises:
         ConfigurationError: each replica would decide for itself whether gradients are summed.
     """
-    whole = statistics.whole_numbers(model)
+    whole = [*statistics.whole_numbers(model), *filter(is_whole_number, foreseen)]
     state = [*(statistics.of_share(model) if guards else []), *whole]
     if guards and part.is_own_step:  # else assigned values are weighted by the share
-        state += [one for one in _of_script(model, part) if not _is_in(one, state)]
+        others = [*_of_script(model, part), *filter(_is_floating, foreseen)]
+        state += [one for one in others if not _is_in(one, state)]
     metrics = statistics.of_metrics(model) if guards else []
     before = {id(one): tf.identity(step_context.own(one)) for one in (*metrics, *state)}
     batch = tf.nest.map_structure(_of_any_size, batch) if whole else batch
     yield batch
     if part.is_own_step:
         state = [one for one in state if id(_copy(one)) not in part.trained]
+    part.unforeseen += _unforeseen(model, batch, part, foreseen, guards=guards)
     changes = _seen(model, batch, part, state, before, is_keras_own=is_keras_own)
     dependent, counts, means = changes
     if part.is_own_step:  # rounds.py averages assigned values
         if not tf.executing_eagerly() and any(_is_in(one, whole) for one in dependent):
             part.problems.append(DIFFERENT_COUNTS)
         counts, means = [], []
+        if guards and tf.executing_eagerly():
+            more = [one for one in untracked(model, part) if _is_floating(one)]
+            before |= {id(one): part.assigned[id(_copy(one).handle)][1] for one in more}
+            dependent += more
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
     for variable in (*metrics, *dependent):
@@ -96,9 +111,12 @@ def seen_to(
             _unchanged_by_nothing(
                 variable, before[id(variable)], is_kept=part.has_examples | sees_all
             )
-    for variable in dependent:
-        if _is_in(variable, whole) and not _is_in(variable, counts):
-            _warn_of_whole_numbers(_name_of(variable))
+    own_numbers = [one for one in dependent if _is_in(one, whole) and not _is_in(one, counts)]
+    if tf.executing_eagerly():
+        own_numbers += [one for one in untracked(model, part) if is_whole_number(one)]
+    for variable in own_numbers:
+        warn = _warn_of_eager_numbers if tf.executing_eagerly() else _warn_of_whole_numbers
+        warn(_name_of(variable))
 
 
 class _Changes(NamedTuple):
@@ -129,18 +147,44 @@ def _seen(  # noqa: PLR0913
     Raises:
         ConfigurationError: each replica would decide for itself whether gradients are summed.
     """
+    own = _of_script(model, part)
     if tf.executing_eagerly():  # without a graph, it is unknown whether they depend on the share
-        return _Changes([one for one in state if _is_another(one, before[id(one)])], [], [])
-    own, whole = _of_script(model, part), statistics.whole_numbers(model)
+        dependent = [one for one in state if _is_another(one, before[id(one)])]
+        means = [one for one in own if _is_assigned(one, part)]
+        means = _averaged(means, model, part, is_keras_own=is_keras_own)
+        return _Changes(dependent, [], means + _changed_with(means, model, batch, part))
     writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))], part)
     dependent = writes.dependent()
-    counts = [one for one in dependent if _is_in(one, whole) and writes.adds_to(one)]
+    counts = [one for one in dependent if is_whole_number(one) and writes.adds_to(one)]
     means = [one for one in own if _is_in(one, dependent) and not queues.is_queue(_copy(one))]
-    if part.is_weighted and not (is_keras_own or part.is_own_step):
-        means = _none_of(means, model)
+    means = _averaged(means, model, part, is_keras_own=is_keras_own)
     if writes.sums_in_branches([*counts, *means]):
         raise ConfigurationError([SUMS_IN_BRANCHES])
     return _Changes(dependent, counts, means + _changed_with(means, model, batch, part))
+
+
+def _unforeseen(
+    model: keras.Model,
+    batch: Any,
+    part: step_context.Share,
+    foreseen: Sequence[Any],
+    *,
+    guards: bool,
+) -> list[Any]:
+    """Return untracked variables whose values from before a traced step were needed.
+
+    They are found only when the step is traced, so it is traced again. Integers may be added up,
+    for which the share also needs an unknown number of rows; see `_of_any_size`. In a step that a
+    worker takes by itself, a replica without examples discards its changes.
+    """
+    if tf.executing_eagerly():
+        return []
+    found = [one for one in untracked(model, part) if not _is_in(one, foreseen)]
+    numbers = [one for one in found if is_whole_number(one)]
+    needed = Writes(batch, numbers, part).of_rows(part.rows)
+    if guards and part.is_own_step:
+        needed += Writes(batch, [one for one in found if _is_floating(one)], part).written
+    return needed
 
 
 def _is_another(variable: Any, before: tf.Tensor) -> bool:
@@ -159,21 +203,38 @@ def _of_any_size(part: Any) -> Any:
 
 
 def _of_script(model: keras.Model, part: step_context.Share) -> list[Any]:
-    """Return the floating-point variables that only a step of the script's own may assign."""
+    """Return the floating-point variables that only a step of the script's own may assign.
+
+    They include weights that an optimizer trains, and that the step assigns, too, as in SAM.
+    """
     others = [*statistics.of_users(model), *statistics.weights(model), *statistics.rates(model)]
     others += untracked(model, part)
-    found = {id(one): one for one in others if id(_copy(one)) not in part.trained}
+    found = {id(one): one for one in others if not _is_only_trained(one, part)}
     return [
         one for one in found.values() if _is_floating(one) and not step_context.is_aggregated(one)
     ]
 
 
-def _none_of(means: Sequence[Any], model: keras.Model) -> list[Any]:
-    """Return an empty list, and warn of variables that keep different values on each replica.
+def _is_only_trained(variable: Any, part: step_context.Share) -> bool:
+    """Tell whether only optimizers assign a variable, or rounds.py averages what they train."""
+    is_trained = id(_copy(variable)) in part.trained
+    return is_trained and (part.is_own_step or not _is_assigned(variable, part))
+
+
+def _is_assigned(variable: Any, part: step_context.Share) -> bool:
+    return id(_copy(variable).handle) in part.assigned
+
+
+def _averaged(
+    means: list[Any], model: keras.Model, part: step_context.Share, *, is_keras_own: bool
+) -> list[Any]:
+    """Return the variables to average, and warn if they keep different values on each replica.
 
     A value made from a scaled loss is the share's part of a sum, and cannot be averaged as a mean.
     There is no warning about layers' state, which is averaged when an epoch ends.
     """
+    if not part.is_weighted or is_keras_own or part.is_own_step:
+        return means
     averaged_later = statistics.of_users(model)
     for one in means:
         if not _is_in(one, averaged_later):
@@ -193,12 +254,19 @@ def _changed_with(
         return []
     changed = [*statistics.weights(model), *statistics.of_optimizers(model)]
     others = [one for one in changed if _is_floating(one) and not _is_in(one, means)]
+    if tf.executing_eagerly():
+        return others
     dependent = Writes(batch, [*rates, *others], part).dependent()
     return [one for one in dependent if not _is_in(one, rates)]
 
 
 def _is_boolean(variable: Any) -> bool:
     return bool(tf.as_dtype(variable.dtype).is_bool)
+
+
+def is_whole_number(variable: Any) -> bool:
+    """Tell whether a variable holds integers or booleans."""
+    return bool(tf.as_dtype(variable.dtype).is_integer) or _is_boolean(variable)
 
 
 def _is_floating(variable: Any) -> bool:
@@ -271,7 +339,17 @@ def _warn_of_whole_numbers(name: str) -> None:
     log.warning(
         "%s holds integers or booleans that depend on a replica's share of the batch, and that "
         "apparently are not added up: each replica keeps its own, and the first one's are saved. "
-        "Integers that a step adds (`assign_add`) are summed over all replicas, unless the step "
-        "runs eagerly.",
+        "Integers that a step adds (`assign_add`) are summed over all replicas.",
+        name,
+    )
+
+
+@cache
+def _warn_of_eager_numbers(name: str) -> None:
+    log.warning(
+        "%s holds integers or booleans that a step assigns eagerly. If they depend on a replica's "
+        "share of the batch, each replica keeps its own, and the first one's are saved. Integers "
+        "that a step adds (`assign_add`) are summed over all replicas, unless the step runs "
+        "eagerly: leave out `run_eagerly`.",
         name,
     )

@@ -4,7 +4,8 @@ Examples are the moving average within a loss object, the running mean of a help
 rewards, and the statistics of a network that the script has not made an attribute of its model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import keras
@@ -18,14 +19,14 @@ from cluster_trainer.private import keras_names, tensorflow_names
 def untracked(model: keras.Model, part: step_context.Share) -> list[Any]:
     """Return the untracked variables of a step that was just traced, in the order of their use.
 
-    Variables of optimizers and metrics are omitted, even if the model does not track these objects.
-    The list is empty for a step that runs eagerly, because its use of variables is unknown.
+    Variables of optimizers, metrics and seed generators are omitted, even if the model does not
+    track these objects. Of a step that runs eagerly, only the variables that it assigns are known,
+    and not those that a `tf.function` of the script's own assigns.
     """
-    graph = tf.compat.v1.get_default_graph()
-    used = {id(one.handle): one for one in tensorflow_names.used_in(graph)}
+    eagerly = {place: one for place, (one, _) in part.assigned.items()}
+    used = eagerly if tf.executing_eagerly() else _used()
     known = {id(one.handle) for one in _copies_of_known(model, part)}
-    places = (id(outer) for outer, _ in getattr(graph, "captures", ()))
-    found = [used[place] for place in places if place in used and place not in known]
+    found = [one for place, one in used.items() if place not in known]
     kept = map(tensorflow_names.with_copies, found)
     return [
         one
@@ -39,12 +40,32 @@ def assigned() -> dict[int, Any]:
 
     They include those of the model, of optimizers and of metrics.
     """
-    graph = tf.compat.v1.get_default_graph()
-    used = {id(one.handle): one for one in tensorflow_names.used_in(graph)}
-    captures = getattr(graph, "captures", ())
+    used, captures = _used(), getattr(tf.compat.v1.get_default_graph(), "captures", ())
     places = [id(outer) for outer, inner in captures if id(outer) in used and writes_to(inner)]
     found = [tensorflow_names.with_copies(used[place]) for place in places]
     return {id(one): one for one in found}
+
+
+def _used() -> dict[int, Any]:
+    """Return the variables that a graph uses, by the `id` of their handles, in order."""
+    graph = tf.compat.v1.get_default_graph()
+    used = {id(one.handle): one for one in tensorflow_names.used_in(graph)}
+    places = (id(outer) for outer, _ in getattr(graph, "captures", ()))
+    return {place: used[place] for place in places if place in used}
+
+
+def noting(assign: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a variable's `assign` that notes the variable in a step, outside of optimizers."""
+
+    @wraps(assign)
+    def assign_and_note(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        part = step_context.current()
+        if part is not None and not part.is_reduced and id(self.handle) not in part.assigned:
+            before = tf.identity(self) if tf.executing_eagerly() else None
+            part.assigned[id(self.handle)] = self, before
+        return assign(self, *arguments, **keywords)
+
+    return assign_and_note
 
 
 def _copies_of_known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
@@ -66,3 +87,4 @@ def _known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
     for optimizer in [*keras_names.optimizers_of(model), *part.optimizers.values()]:
         yield from optimizer.variables
         yield from keras_names.trained_by(getattr(optimizer, "inner_optimizer", optimizer))
+    yield from part.seed_states

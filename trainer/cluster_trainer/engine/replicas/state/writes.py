@@ -20,6 +20,8 @@ ADDS_TO_FIRST = ("Sub", "TensorScatterAdd", "TensorScatterSub")
 PASSES_ON = ("Identity", "Cast", "EnsureShape")
 BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 CALLS = (*BRANCHES, "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
+# Operations that advance a tf.random.Generator, by the beginnings of their types.
+DRAWS = ("Rng", *(f"Stateful{one}" for one in ("Random", "Standard", "Truncated", "Uniform")))
 # Operations whose results are the same on all replicas, by the beginnings of their types.
 COLLECTIVES = ("CollectiveReduce", "CollectiveGather", "NcclAllReduce")
 
@@ -61,6 +63,18 @@ class Writes:
             if not more:
                 return found
             found += more
+
+    def of_rows(self, rows: Collection[int | None]) -> list[Any]:
+        """Return the variables to which a number of rows may be added or assigned.
+
+        All assigned variables are returned but those whose assigned constants are no multiples of
+        `rows`, the numbers of rows of a share's parts. An example is a counter of steps.
+        """
+        return [
+            one
+            for one, handle in self._used
+            if not all(_is_other_constant(write, rows) for write in writes_to(handle))
+        ]
 
     @property
     def written(self) -> list[Any]:
@@ -164,6 +178,21 @@ def _functions_of(node: Any) -> list[str]:
     values = [value for value in node.attr.values() if value.HasField("func")]
     lists = [value.list.func for value in node.attr.values() if value.HasField("list")]
     return [*(one.func.name for one in values), *(one.name for some in lists for one in some)]
+
+
+def _is_other_constant(write: tf.Operation, rows: Collection[int | None]) -> bool:
+    """Tell whether an operation draws random numbers, or assigns a constant that is no multiple.
+
+    A boolean's constants never come from a number of rows.
+    """
+    if write.type.startswith(DRAWS):
+        return True
+    if write.type not in (*ADDS_TO_VARIABLE[:2], "AssignVariableOp"):
+        return False
+    constant = tf.get_static_value(write.inputs[1])
+    if constant is None:
+        return False
+    return constant.dtype == bool or not any((constant % one == 0).any() for one in rows if one)
 
 
 def _is_collective(operation: tf.Operation) -> bool:
