@@ -13,7 +13,7 @@ def test_each_run_has_an_id_of_its_own(tmp_path, monkeypatch):
     for name in ("first", "second"):
         monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path / name))
         names = {}
-        exec(f"import os\nfrom pathlib import Path\nif True:\n{lines}", names)  # noqa: S102
+        exec(f"import os\nfrom pathlib import Path\nif True:\n{lines}", names)
         names["kept"].write_text(name)
         found.append(names["kept"])
     assert found == [tmp_path / "first/mlflow-run", tmp_path / "second/mlflow-run"]
