@@ -1,6 +1,7 @@
 """Four logical CPU devices stand in for four GPUs: the same code path under MirroredStrategy."""
 
 import gc
+import logging
 import os
 import sys
 import tempfile
@@ -75,11 +76,31 @@ def runs_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path / "runs"))
 
 
+@pytest.fixture(autouse=True)
+def log_that_is_seen(monkeypatch):
+    """Let `caplog` see the log, whatever an earlier test's run has done to it."""
+    monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)
+
+
 @pytest.fixture
 def keeps_nothing(monkeypatch):
     """Keep no checkpoints: no fit resumes another test's fit or locks the runs folder."""
     monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
     monkeypatch.setattr(process, "_present", process.Process())
+
+
+class Beginnings(list):
+    """The steps at which the fits of a test have begun, in order."""
+
+    def note(self, kept):
+        """Note a fit's first step; it belongs into the `found` of FitOptions."""
+        self.append(kept.step)
+
+
+@pytest.fixture
+def began():
+    """The steps at which a test's fits begin: the results would not show a start from scratch."""
+    return Beginnings()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ over a ring of sockets.
 
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -216,6 +217,11 @@ def _ask_on(asks: socket.socket) -> str | None:
         if selector.select(0) and (ask := asks.recv(LONGEST_ASK)):
             return json.loads(ask)["number"]
     return None
+
+
+def steps_resumed(log: str) -> list[int]:
+    """Return the steps that the fits in a log have resumed from, in order."""
+    return [int(step) for step in re.findall(r"resuming from step (\d+) held by", log)]
 
 
 def weights_in(output: str) -> np.ndarray:

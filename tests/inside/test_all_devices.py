@@ -236,6 +236,7 @@ def test_a_callback_that_predicts_with_a_part_of_the_model_sees_what_is_trained(
     model = network()
     model.build([None, 6])
     model.fit(INPUTS, TARGETS, batch_size=50, epochs=2, verbose=0, callbacks=[Predicting()])
+    assert len(seen) == 2
     for predicted, called in seen:
         close(predicted, called)
     assert not any(map(is_mirrored, model.variables))

@@ -53,13 +53,13 @@ def traces(model):
     return model.train_function._many.experimental_get_tracing_count()  # noqa: SLF001
 
 
-def kept_in(folder, every):
+def kept_in(folder, every, found=lambda _: None):
     """Return a function that runs a fit as a script's fit, with checkpoints in a folder."""
 
     def around(fit, given, call):
         job = Job(TrainerConfig(run_dir=folder, checkpoint_steps=every), task=Task())
         stop, checkpoints = StopRequest(print), folder / "checkpoints"
-        options = FitOptions(job, stop, Deadline(), checkpoints, described={})
+        options = FitOptions(job, stop, Deadline(), checkpoints, described={}, found=found)
         return KeptFit(options, given.args[0]).run(fit, given, call)
 
     return around
@@ -844,7 +844,7 @@ class Dies(keras.callbacks.Callback):
         pytest.param(True, True, marks=pytest.mark.long),
     ],
 )
-def test_a_fit_goes_on_whatever_has_built_its_variables(tmp_path, first, then):
+def test_a_fit_goes_on_whatever_has_built_its_variables(tmp_path, began, first, then):
     def fit(run_eagerly, *callbacks):
         keras.utils.clear_session()
         model = WithAux()
@@ -855,10 +855,11 @@ def test_a_fit_goes_on_whatever_has_built_its_variables(tmp_path, first, then):
         return model.get_weights()
 
     expected = fit(first)
-    with fits_run_by(kept_in(tmp_path, 2)):
+    with fits_run_by(kept_in(tmp_path, 2, began.note)):
         with pytest.raises(RuntimeError, match="killed"):
             fit(first, Dies())
         assert_same(fit(then), expected)
+    assert began == [0, 4]
 
 
 def freezing_at_first():
@@ -962,4 +963,7 @@ def test_no_data_set_is_made_while_functions_are_called_as_pythons_are(recwarn):
         model = dense(OwnStep)
         model.compile("sgd", "mse")
     model.fit(X, Y, **BATCHES)
-    assert not [one for one in recwarn if "run_functions_eagerly" in str(one.message)]
+    of_option = "option does not apply to tf.data functions"
+    assert not [one for one in recwarn if of_option in str(one.message)]
+    with building._functions_inlined(), pytest.warns(UserWarning, match=of_option):  # noqa: SLF001
+        tf.data.Dataset.range(2).map(tf.identity)

@@ -173,7 +173,6 @@ def test_a_cache_that_does_not_fit_is_refused_with_those_that_do(
 
 
 def test_one_line_says_which_cache_was_taken_and_why(data_dir, caplog):
-    logging.getLogger("trainer").propagate = True
     with caplog.at_level(logging.INFO, "trainer"):
         load(data_dir, "auto")
     assert "cache memory (auto wanted): decoded it takes 0 MB" in caplog.text

@@ -32,8 +32,8 @@ OF_MODEL = "without the optimizer's state"
 class Script:
     """Acts as the process of a script, with as many fits as a test asks for."""
 
-    def __init__(self, folder):
-        self.folder, self.fits, self.ended = folder, 0, EndedFits()
+    def __init__(self, folder, began):
+        self.folder, self.began, self.fits, self.ended = folder, began, 0, EndedFits()
         keras.utils.clear_session()
         keras.utils.set_random_seed(3)
 
@@ -54,6 +54,7 @@ class Script:
             described={},
             name=f"fit {self.fits}",
             ended=self.ended,
+            found=self.began.note,
         )
         with fits_run_by(KeptFit(options, model).run):
             return model.fit(ROWS, WANTED, epochs=epochs, verbose=0, **given).history
@@ -72,8 +73,8 @@ class Script:
 
 
 @pytest.fixture
-def script(tmp_path):
-    yield lambda: Script(tmp_path)  # as if in a new process
+def script(tmp_path, began):
+    yield lambda: Script(tmp_path, began)  # as if in a new process
     reads.stop_listening()
 
 
@@ -86,7 +87,7 @@ def test_the_newest_fit_of_each_model_keeps_its_weights(script):
     assert first.have_weights() == [True, False, False, False, True]
 
 
-def test_another_start_comes_by_all_of_them_and_goes_on(script):
+def test_another_start_comes_by_all_of_them_and_goes_on(script, began):
     first = script()
     model = first.model()
     expected = [first.fit(model) for _ in range(3)]
@@ -94,6 +95,7 @@ def test_another_start_comes_by_all_of_them_and_goes_on(script):
     again = script()
     model = again.model()
     assert [again.fit(model) for _ in range(3)] == expected
+    assert began == [0, 0, 0, 1, 1, 1]
     for found, wanted in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert again.have_weights() == [False, False, True]
@@ -105,7 +107,7 @@ USES = {
     "get_weights": lambda model: model.get_weights(),
     "call": lambda model: model(ROWS),
     "layer": lambda model: model.layers[0](ROWS),
-    "save": lambda model: model.save("/tmp/saved.keras"),
+    "save": lambda model: model.save("saved.keras"),
     "another model": lambda model: keras.Model(model.inputs, model.layers[0].output).predict(
         ROWS, verbose=0
     ),
@@ -121,8 +123,11 @@ SHORT = ["evaluate", "layer", "save", "another model"]
 @pytest.mark.parametrize(
     "use", [use if use in SHORT else pytest.param(use, marks=pytest.mark.long) for use in USES]
 )
-def test_weights_that_the_script_uses_stay_and_are_never_other_ones(script, use, capsys):
+def test_weights_that_the_script_uses_stay_and_are_never_other_ones(
+    script, use, capsys, tmp_path, monkeypatch
+):
     """If a script uses weights only at its second start, it is refused."""
+    monkeypatch.chdir(tmp_path)
     first = script()
     model = first.model()
     first.fit(model)

@@ -94,7 +94,6 @@ class Unknown(keras.Model):
 
 
 def test_a_model_that_cannot_be_copied_is_written_itself(tmp_path, caplog):
-    export.log.propagate = True
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
 
     def broken():
@@ -105,7 +104,6 @@ def test_a_model_that_cannot_be_copied_is_written_itself(tmp_path, caplog):
 
 
 def test_a_model_that_cannot_be_saved_at_all_costs_a_warning(tmp_path, caplog):
-    export.log.propagate = True
     model = Unknown(lambda inputs: inputs)
     model.get_config = None
     assert "model.keras" not in copied(model, tmp_path)
@@ -113,7 +111,6 @@ def test_a_model_that_cannot_be_saved_at_all_costs_a_warning(tmp_path, caplog):
 
 
 def test_on_several_workers_a_model_without_a_copy_is_not_read_by_one(tmp_path, caplog):
-    export.log.propagate = True
     model = Unknown(keras.layers.Dense(2))
     model(np.ones([2, 4]))
     assert copied(model, tmp_path, is_alone=False) == []

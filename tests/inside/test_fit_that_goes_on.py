@@ -83,7 +83,7 @@ class Dies(keras.callbacks.Callback):
 
 
 @pytest.fixture
-def keep(tmp_path):
+def keep(tmp_path, began):
     """Return a function that makes a model and its kept fit, as a new process does."""
 
     def keep(stop=None, every=3, job=None, **given):
@@ -95,7 +95,7 @@ def keep(tmp_path):
         job = Job(config, **({"task": Task()} | (job or {})))
         folder = tmp_path / "checkpoints"
         stop = stop or StopRequest(print)
-        options = FitOptions(job, stop, Deadline(), folder, described={}, **given)
+        options = FitOptions(job, stop, Deadline(), folder, described={}, found=began.note, **given)
         return model, KeptFit(options, model)
 
     return keep
@@ -152,7 +152,7 @@ def test_a_stop_within_a_callbacks_own_call_ends_the_fit_where_it_is_kept(keep, 
     assert kept.step > 5
 
 
-def test_an_epoch_before_the_first_is_none_that_was_gone_through(keep):
+def test_an_epoch_before_the_first_is_none_that_was_gone_through(keep, began):
     model, kept = keep()
     with fits_run_by(kept.run), pytest.raises(RuntimeError, match="killed"):
         model.fit(Batches(), initial_epoch=5, epochs=9, verbose=0, callbacks=[Dies(6)])
@@ -160,6 +160,7 @@ def test_an_epoch_before_the_first_is_none_that_was_gone_through(keep):
     batches = Batches()
     with fits_run_by(kept.run):
         model.fit(batches, initial_epoch=5, epochs=9, verbose=0)
+    assert began == [0, 9]
     assert batches.epochs == 4
     assert kept.place.step == 20
 
@@ -350,7 +351,7 @@ def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
     assert number() != first
 
 
-def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
+def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, began, tmp_path):
     failed(keep, Examples())
     store = Store(tmp_path / "checkpoints")
     saved = Checkpoint.from_bytes(store.newest().content)
@@ -359,6 +360,7 @@ def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, tmp_path):
     model, kept = keep()
     with fits_run_by(kept.run):
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0)
+    assert began[-1] > 0
     assert kept.place.step == 45
     assert Checkpoint.from_bytes(store.newest().content).run != UNKNOWN_RUN
 
@@ -678,7 +680,7 @@ def test_a_newcomer_at_another_call_is_lost_around_the_trainers_fit_too(tmp_path
 
 
 @pytest.mark.usefixtures("alike")
-def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
+def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep, began):
     """The trained steps are kept, and the epoch goes on with its validation."""
     own, commands = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     news = json.dumps({"waiting": ["worker-2"]}).encode()
@@ -694,6 +696,7 @@ def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep):
     model, kept = keep()
     with fits_run_by(kept.run):
         history = model.fit(ROWS, WANTED, **given)
+    assert began == [0, 5]
     assert kept.step == 10
     assert history.epoch == [0, 1]
     assert len(history.history["val_loss"]) == 2
@@ -704,7 +707,7 @@ def test_training_is_over_before_validation_if_nobody_knew_how_many_batches_ther
     """The data end with a call of one step: the next call finds no batch."""
     stages = []
     looks = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: None,  # noqa: ARG005  Keras names them
+        on_train_batch_end=lambda *_, **__: None,
         on_test_begin=lambda _: stages.append((kept.step, kept.place.stage)),
     )
     model, kept = keep()
@@ -717,9 +720,9 @@ def test_training_is_over_before_validation_if_nobody_knew_how_many_batches_ther
     assert stages == [(of_an_epoch, Stage.TRAINED), (2 * of_an_epoch, Stage.TRAINED)]
 
 
-@pytest.mark.parametrize(("own", "is_given"), [([], False), ([Prepares()], True)])
+@pytest.mark.parametrize("own", [[], [Prepares()]])
 def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
-    alike, keep, monkeypatch, own, is_given
+    alike, keep, began, monkeypatch, own
 ):
     """The exception is a model that a user's callback may look at before."""
     group.use(None)
@@ -735,8 +738,9 @@ def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
     model, kept = keep()
     with fits_run_by(kept.run):
         model.fit(Examples(), batch_size=8, epochs=9, verbose=0, callbacks=own)
+    assert began[-1] > 0
     assert kept.place.step == 45
-    assert ("fit (a model's values)" in asked) == is_given
+    assert ("fit (a model's values)" in asked) == bool(own)
 
 
 def steps_saved(monkeypatch, kept, model, seconds, **given):

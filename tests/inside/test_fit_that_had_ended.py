@@ -31,7 +31,7 @@ class Ends(keras.callbacks.Callback):
 
 
 @pytest.fixture
-def fitted(tmp_path):
+def fitted(tmp_path, began):
     """Return a function that fits for six epochs and restores the best weights."""
 
     def fit(folder, *, dies=False):
@@ -40,7 +40,8 @@ def fitted(tmp_path):
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
         model.compile(keras.optimizers.SGD(0.01), "mse")
         job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=3), Task())
-        options = FitOptions(job, StopRequest(print), Deadline(), tmp_path / folder, described={})
+        given_to = (job, StopRequest(print), Deadline(), tmp_path / folder)
+        options = FitOptions(*given_to, described={}, found=began.note)
         stopping = keras.callbacks.EarlyStopping(
             "loss", patience=9, min_delta=1e9, restore_best_weights=True
         )
@@ -52,11 +53,12 @@ def fitted(tmp_path):
     return fit
 
 
-def test_it_ends_as_one_that_was_not_killed(fitted):
+def test_it_ends_as_one_that_was_not_killed(fitted, began):
     expected, _ = fitted("undisturbed")
     with pytest.raises(RuntimeError, match="killed"):
         fitted("killed", dies=True)
     weights, ends = fitted("killed")
+    assert began == [0, 0, 30]
     assert ends.ends == 1
     for one, other in zip(expected, weights, strict=True):
         np.testing.assert_array_equal(one, other)

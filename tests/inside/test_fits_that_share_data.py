@@ -134,7 +134,7 @@ def twice():
 
 
 @pytest.fixture
-def fitted(tmp_path):
+def fitted(tmp_path, began):
     """Return a function that fits twice with the same data, and returns weights and history."""
 
     def fit(folder, made, own=lambda _: None, *, shares=False):
@@ -146,7 +146,8 @@ def fitted(tmp_path):
         shared = made() if shares else None
         for number in (1, 2):
             place = tmp_path / folder / str(number)
-            options = FitOptions(job, StopRequest(print), Deadline(), place, described={})
+            given_to = (job, StopRequest(print), Deadline(), place)
+            options = FitOptions(*given_to, described={}, found=began.note)
             callbacks = [one for one in [own(place)] if one and number == 2]
             given = shared or made()
             with fits_run_by(KeptFit(options, model).run):
@@ -174,11 +175,12 @@ def fitted(tmp_path):
         ),
     ],
 )
-def test_a_kill_in_the_second_changes_nothing(fitted, made, dies):
+def test_a_kill_in_the_second_changes_nothing(fitted, began, made, dies):
     weights, history = fitted("undisturbed", made)
     with pytest.raises(RuntimeError, match="killed"):
         fitted("killed", made, own=dies)
     again, told = fitted("killed", made)
+    assert began[-1] > 0
     for one, other in zip(weights, again, strict=True):
         np.testing.assert_array_equal(one, other)
     assert history == told

@@ -350,7 +350,7 @@ def double(number):
         (RANGE.map(double, num_parallel_calls=2, deterministic=False), [pipelines.NO_ORDER]),
         (unordered(RANGE.map(double, num_parallel_calls=2)).batch(2), [pipelines.NO_ORDER]),
         (RANGE.shuffle(8, seed=1), []),
-        (RANGE.shuffle(8).batch(2), [pipelines.NO_SEED]),
+        (RANGE.shuffle(8).batch(2).prefetch(1), [pipelines.NO_SEED]),
     ],
 )
 def test_an_order_of_each_workers_own_is_told(dataset, expected):

@@ -25,13 +25,6 @@ def test_an_optimizer_made_outside_of_the_scope_is_refused():
         model.fit(*EXAMPLES, verbose=0)
 
 
-@pytest.mark.parametrize(("seed", "is_own"), [(None, True), (5, False)])
-def test_an_order_that_no_seed_decides_is_found(seed, is_own):
-    tf.random.set_seed(None)
-    stream = tf.data.Dataset.from_tensor_slices(EXAMPLES).shuffle(8, seed=seed).batch(4).prefetch(1)
-    assert (pipelines.NO_SEED in pipelines.warnings(stream)) == is_own
-
-
 def test_a_seed_of_the_script_decides_the_order():
     keras.utils.set_random_seed(5)
     stream = tf.data.Dataset.range(8).shuffle(8).batch(4)

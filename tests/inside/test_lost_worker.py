@@ -1,7 +1,7 @@
 """If a ring loses a worker, the others keep their processes, and all end as if undisturbed."""
 
 import pytest
-from meeting_place import MeetingPlace
+from meeting_place import MeetingPlace, steps_resumed
 
 TRAINER = ("-m", "trainer")
 SETTINGS = {
@@ -152,9 +152,9 @@ def killed(place, rank, step):
     victim.start()
 
 
-def replaced(worker):
-    """Wait until a worker ends by itself, and start another in its place."""
-    worker.process.wait(60)
+def replaced(worker, code):
+    """Wait until a worker ends by itself with an exit code, and start another in its place."""
+    assert worker.process.wait(60) == code, worker.log.read_text()
     worker.kill()
     worker.start()
 
@@ -169,6 +169,7 @@ def test_the_others_keep_their_processes(tmp_path, size, lost):
         assert place.wait() == [0] * size, place.logs
         assert [one.starts for one in place.workers] == [1 + (r == lost) for r in range(size)]
         assert place.rings == 2
+        assert place.workers[lost].result["resumed_from_step"] > 0
         for result in [worker.result for worker in place.workers]:
             assert result["weights_sha256"] == undisturbed["weights_sha256"]
             assert result["steps"] == undisturbed["steps"]
@@ -189,6 +190,13 @@ def ended(place):
     ]
 
 
+def resumed_by_each(place):
+    """Return the step that each worker's last process has resumed from, after one loss."""
+    steps = [steps_resumed(worker.log.read_text()) for worker in place.workers]
+    assert [len(of_one) for of_one in steps] == [1] * len(steps), place.logs
+    return [step for (step,) in steps]
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, script):
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -205,13 +213,14 @@ def test_the_first_fit_of_a_script_goes_on(tmp_path, script, undisturbed, lost):
         killed(place, lost, 100)
         assert place.wait() == [0, 0], place.logs
         assert [one.starts for one in place.workers] == [1 + (rank == lost) for rank in range(2)]
+        assert min(resumed_by_each(place)) > 0
         assert ended(place) == undisturbed
 
 
 def test_a_worker_lost_before_the_first_step(tmp_path, script, undisturbed):
     kept = {"TRAINER_CHECKPOINT_STEPS": "7"}
     with MeetingPlace(tmp_path, 2, script, "dies-at-once", **kept) as place:
-        replaced(place.workers[1])
+        replaced(place.workers[1], 1)
         assert place.wait() == [0, 0], place.logs
         assert [one.starts for one in place.workers] == [1, 2]
         assert ended(place) == undisturbed
@@ -229,7 +238,7 @@ def test_a_model_that_is_built_by_its_first_step(tmp_path):
     (tmp_path / "script.py").write_text(OWN_STEP)
     for moment in ("at-first-step", "at-first-line", "at-first-trace"):
         with MeetingPlace(tmp_path, 2, str(tmp_path / "script.py"), moment) as place:
-            replaced(place.workers[1])
+            replaced(place.workers[1], 1)
             assert place.wait() == [0, 0], place.logs
             assert [one.starts for one in place.workers] == [1, 2]
             first, second = ended(place)
@@ -243,9 +252,8 @@ def test_what_goes_on_from_step_0_counts_nothing_from_before(tmp_path):
         assert place.wait() == [0, 0], place.logs
         undisturbed = ended(place)
     with MeetingPlace(tmp_path / "disturbed", 2, str(tmp_path / "script.py"), "dies") as place:
-        assert place.workers[0].process.wait(60) == EX_TEMPFAIL, place.logs
-        for worker in place.workers:
-            replaced(worker)
+        for worker, code in zip(place.workers, (EX_TEMPFAIL, 1), strict=True):
+            replaced(worker, code)
         assert place.wait() == [0, 0], place.logs
         assert "resuming from step 0 held by" in place.logs
         assert ended(place) == undisturbed

@@ -50,7 +50,7 @@ def of(layer, optimizer="sgd"):
     return model
 
 
-def examples_of_keras(k):
+def examples_of_keras(k, folder):
     """Return, by function, whether it finds in an example what it finds in the present version."""
     model = of(keras.layers.Dense(1), optimizer=keras.optimizers.SGD(use_ema=True))
     (dense,), optimizer = model.layers, model.optimizer
@@ -108,12 +108,12 @@ def examples_of_keras(k):
         "torch_loader_of": lambda: k.torch_loader_of(loading) is loading._dataloader,  # noqa: SLF001
         "is_in_order": lambda: k.is_in_order(None) is False,
         "first_batches": lambda: len(k.first_batches(generated)) == k.NUM_BATCHES_FOR_TENSOR_SPEC,
-        "is_to_profile": lambda: k.is_to_profile(profiling(model)),
+        "is_to_profile": lambda: k.is_to_profile(profiling(model, folder)),
     }
 
 
-def profiling(model):
-    callback = keras.callbacks.TensorBoard("/tmp/profile", profile_batch=2)
+def profiling(model, folder):
+    callback = keras.callbacks.TensorBoard(str(folder), profile_batch=2)
     callback.set_model(model)
     return callback
 
@@ -147,7 +147,7 @@ def graphs_of_a_function_and_its_gradient():
     return graphs["forward"], graphs["backward"]
 
 
-def examples_of_tensorflow(t):
+def examples_of_tensorflow(t, _):
     """Return the same for TensorFlow's functions."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
@@ -257,10 +257,10 @@ def says(example):
     ("module", "examples_of"),
     [(MODULES[0], examples_of_keras), (MODULES[1], examples_of_tensorflow)],
 )
-def test_every_function_finds_what_it_asks_for(module, examples_of):
+def test_every_function_finds_what_it_asks_for(tmp_path, module, examples_of):
     names = importlib.import_module(f"cluster_trainer.private.{module}")
     defined = [*filter(None, map(of_a_function, source(module).body))]
-    examples = examples_of(names)
+    examples = examples_of(names, tmp_path)
     assert sorted(examples) == sorted(defined)
     assert [name for name, example in examples.items() if not says(example)] == []
 
@@ -295,10 +295,10 @@ def test_every_step_of_a_pipeline_is_called_as_it_was():
     assert type(mixed).__name__ == names.DIRECTED_INTERLEAVE
 
 
-def test_callbacks_keep_their_state_where_it_was():
+def test_callbacks_keep_their_state_where_it_was(tmp_path):
     names = importlib.import_module("cluster_trainer.private.keras_names")
     made = {
-        kind: kind("/tmp/w.weights.h5", save_weights_only=True)
+        kind: kind(tmp_path / "w.weights.h5", save_weights_only=True)
         if kind is keras.callbacks.ModelCheckpoint
         else kind()
         for kind in names.STATE_OF_CALLBACKS

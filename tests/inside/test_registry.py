@@ -142,9 +142,9 @@ def test_an_unusable_return_value_is_a_problem_with_the_data_set(own, returned, 
         load("own_data:load")
 
 
+@pytest.mark.usefixtures("own")
 @pytest.mark.parametrize("name", ["own_data:absent", "no_such_module:load"])
-def test_a_function_that_is_not_there_is_a_problem(own, name):
-    assert own
+def test_a_function_that_is_not_there_is_a_problem(name):
     with pytest.raises(ConfigurationError, match=name):
         load(name)
 

@@ -297,15 +297,6 @@ def test_the_matrix_and_pictures_of_right_and_wrong(run, data):
     assert len(shown) == 12
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", "[", '{"matrix": [[1, 2]]}', '{"matrix": [[1]], "total": 1, "pictures": [{}]}']
-)
-def test_predictions_that_are_no_such_are_not_recorded(run, text):
-    folder = run()
-    (folder / "worker-0/predictions.json").write_text(text)
-    assert re.search(r"confusion matrix\s+not recorded: ", Page(page_of(folder)).text)
-
-
 def test_what_is_no_classifier_leaves_nothing_of_an_earlier_run(data, tmp_path):
     (tmp_path / "predictions.json").touch()
     predictions.write_predictions(lambda x, training: x, data, tmp_path)  # noqa: ARG005

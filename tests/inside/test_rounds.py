@@ -223,6 +223,7 @@ def test_a_killed_worker_changes_no_bit(tmp_path, size, wire):
         victim.start()
         assert place.wait() == [0] * size, place.logs
         assert victim.starts == 2
+        assert victim.result["resumed_from_step"] > 0
         for result in [worker.result for worker in place.workers]:
             assert result["weights_sha256"] == undisturbed["weights_sha256"]
             assert result["steps"] == undisturbed["steps"]

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from functools import partial
 
 import forks
@@ -15,7 +16,7 @@ import tensorflow as tf
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer import hook
-from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLost
+from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLeft, PeerLost
 from cluster_trainer.engine import running
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.fits import process
@@ -25,6 +26,7 @@ from cluster_trainer.fits.script import end as ends_of_scripts
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process import exit_code
 
+MOMENT_SECONDS = 0.3  # a hundred times as long as two threads of this process take to meet
 ROWS = np.ones([8, 3], np.float32)
 TWO = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
 CALLS = {
@@ -143,7 +145,11 @@ def test_a_script_without_a_fit_meets_the_others_at_its_end(
     barrier = peer.calls(lambda ring: ring.barrier(what="the end of its program"))
     (end,) = ends
     end()
-    assert (barrier.exception(SECONDS) is None) if meets else not barrier.done()
+    if meets:
+        assert barrier.exception(SECONDS) is None
+        return
+    with pytest.raises(TimeoutError):
+        barrier.exception(MOMENT_SECONDS)
 
 
 def test_an_error_that_a_script_has_got_over_keeps_it_from_no_meeting(model, monkeypatch):
@@ -165,13 +171,15 @@ def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
     assert peer.mine.error is None  # nobody has asked
 
 
-def test_a_script_that_waits_for_others_who_do_not_come_ends_in_time(model, peer, monkeypatch):
-    del peer
+def test_a_script_that_waits_for_others_who_do_not_come_leaves_them(model, peer, monkeypatch):
     ends = []
     monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
     monkeypatch.setattr(ends_of_scripts, "LEAVING_SECONDS", 0.1)
     calls.call(process.present(), lambda: None, model.distribute_strategy, os.environ)
+    began = time.monotonic()
     ends[0]()
+    assert time.monotonic() - began < SECONDS
+    assert isinstance(peer.mine.error, PeerLeft)
 
 
 @pytest.mark.parametrize(

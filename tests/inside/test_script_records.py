@@ -569,11 +569,14 @@ def test_a_run_that_must_record_its_metrics_fails_with_them(keep, monkeypatch):
         fit(model, kept)
 
 
-def test_a_folder_that_cannot_be_written_costs_warnings(keep):
+def test_a_folder_that_cannot_be_written_costs_warnings(keep, caplog):
     model, kept, folder = keep()
     (folder / "fit-1").touch()  # no folder can be made there
     (folder / "events.jsonl").mkdir()
     assert len(fit(model, kept).history["loss"]) == 3
+    warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert [one for one in warnings if str(folder / "fit-1") in one], warnings
+    assert [one for one in warnings if str(folder / "events.jsonl") in one], warnings
 
 
 def test_a_forked_process_records_nothing(tmp_path):

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import keras
 import pytest
-from meeting_place import MeetingPlace
+from meeting_place import MeetingPlace, steps_resumed
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.fits.shared.files import ChiefsFiles
 
 STEP = 14
+EX_TEMPFAIL = 75
 WRITTEN, OLD = b"what the chief has written", b"of an earlier run"
 
 
@@ -159,10 +160,11 @@ def test_it_outlives_the_chiefs_disk(tmp_path, program):
         shutil.rmtree(folder / "run" / "worker-0")
         chief.start()
         if program == LOSES_LATER:  # a process survives only in its first fit
-            other.process.wait(SECONDS)
+            assert other.process.wait(SECONDS) == EX_TEMPFAIL, place.logs
             other.kill()
             other.start()
         assert place.wait() == [0, 0], place.logs
+        assert min(steps_resumed(place.logs)) > 0
         assert [one[-1] for one in told(place)] == [one[-1] for one in expected]
 
 

@@ -41,9 +41,12 @@ def told(tmp_path, program):
     script.write_text(BEGIN + program + END)
     with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
         assert place.wait() == [0, 0], place.logs
-        logs = [worker.log.read_text() for worker in place.workers]
-    lines = [line for log in logs for line in log.splitlines() if line.startswith("TOLD")]
-    return [json.loads(line.removeprefix("TOLD ")) for line in lines]
+        return [told_in(worker.log.read_text()) for worker in place.workers]
+
+
+def told_in(log):
+    (line,) = [line for line in log.splitlines() if line.startswith("TOLD")]
+    return json.loads(line.removeprefix("TOLD "))
 
 
 @pytest.mark.parametrize("look", [EVALUATES, pytest.param(PREDICTS, marks=pytest.mark.long)])

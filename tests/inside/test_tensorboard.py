@@ -437,8 +437,7 @@ def test_the_server_does_not_follow_links(tmp_path):
     "chosen", [*(pytest.param(one, marks=pytest.mark.long) for one in ("3-4", "6-9")), "20-100"]
 )
 def test_a_profile_is_made_of_the_steps_that_were_named(run, board, caplog, chosen):
-    logging.getLogger("trainer").propagate = True
-    logging.getLogger("trainer").setLevel(logging.INFO)
+    caplog.set_level(logging.INFO, "trainer")
     expected = run(steps_per_call="auto", run_dir=board.parents[1] / "other")
     epochs = run(steps_per_call="auto", profile_steps=chosen)
     first, last = chosen.split("-")

@@ -135,7 +135,7 @@ class Own(keras.callbacks.Callback):
 
 
 @pytest.fixture
-def fitted(tmp_path):
+def fitted(tmp_path, began):
     """Return a function that trains a model as a new process does, and returns it."""
     checkpoint_callback._warn_of_state.cache_clear()  # noqa: SLF001  which warns once
 
@@ -147,8 +147,8 @@ def fitted(tmp_path):
             model.compile("sgd", "mse")
         job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=2), Task())
         folder = tmp_path / "checkpoints"
-        options = FitOptions(job, StopRequest(print), Deadline(), folder, described={})
-        kept = KeptFit(options, model)
+        given_to = (job, StopRequest(print), Deadline(), folder)
+        kept = KeptFit(FitOptions(*given_to, described={}, found=began.note), model)
         given = {"batch_size": 4, "epochs": epochs, "verbose": 0}
         with fits_run_by(kept.run):
             model.fit(ROWS, WANTED, callbacks=list(callbacks), **given)
@@ -158,11 +158,12 @@ def fitted(tmp_path):
     return fit
 
 
-def test_all_of_it_goes_on(fitted):
+def test_all_of_it_goes_on(fitted, began):
     with pytest.raises(RuntimeError, match="killed"):
         fitted(Model, Own(dies_after=2))
     own = Own()
     model = fitted(Model, own)
+    assert began == [0, 4]
     counts = [8, 4.0, b"epoch 3", 8, [8.0, 16.0], [3]]
     assert model.counts()[:-1] == counts
     undisturbed = tf.random.Generator.from_seed(3)
@@ -173,7 +174,7 @@ def test_all_of_it_goes_on(fitted):
     assert own.other.get_weights()[0].tolist() == [[3.0], [1.0]]
 
 
-def test_all_of_it_goes_on_with_several_replicas(fitted):
+def test_all_of_it_goes_on_with_several_replicas(fitted, began):
     strategy = strategy_of(2)
 
     def make():
@@ -182,6 +183,7 @@ def test_all_of_it_goes_on_with_several_replicas(fitted):
     with pytest.raises(RuntimeError, match="killed"):
         fitted(make, Own(dies_after=2), scope=strategy)
     model = fitted(make, Own(), scope=strategy)
+    assert began == [0, 4]
     assert model.counts()[:-1] == [8, 4.0, b"epoch 3", 8, [8.0, 16.0], [3]]
 
 

@@ -211,14 +211,16 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-sys.exit(1)
+sys.exit(1)  # so that its fits count as ended, and the script does not
 """
 
 
 def test_fits_of_two_threads_are_kept_side_by_side(start):
     told = start(THREADS)
+    assert told.code == 1, told.output
     assert sorted(one["number"] for one in told.told) == [0, 1], told.output
     again = start(THREADS)
+    assert again.code == 1, again.output
     assert sorted(map(str, again.told)) == sorted(map(str, told.told)), again.output
     assert again.output.count("had ended after") == 2
 
