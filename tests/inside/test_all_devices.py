@@ -160,6 +160,125 @@ def test_variables_in_lists_and_dictionaries_have_a_copy_on_each_device():
     assert now == kind
 
 
+ONES = np.ones([4, 1], np.float32)
+NAMES = ("global", "layer", "function")
+
+
+class Scale(keras.layers.Layer):
+    def __init__(self, beta):
+        super().__init__()
+        self.beta = beta
+
+    def call(self, x):
+        return self.beta * x
+
+
+class Scaled(keras.Model):
+    """Multiplies by a variable that is an attribute of the model and of a layer."""
+
+    def __init__(self, beta):
+        super().__init__()
+        self.dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        self.beta, self.scale = beta, Scale(beta)
+
+    def call(self, x):
+        return self.scale(self.dense(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variable_that_a_callback_assigns_by_any_name_has_its_value_on_all_devices(name):
+    def program():
+        beta = tf.Variable(1.0, trainable=False)
+        model = Scaled(beta)
+        add = tf.function(lambda: beta.assign_add(1.0))
+        add()
+        beta.assign(1.0)
+        assign = {
+            "global": lambda epoch: beta.assign(1.0 + epoch),
+            "layer": lambda epoch: model.scale.beta.assign(1.0 + epoch),
+            "function": lambda epoch: epoch and add(),
+        }[name]
+        annealing = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, _: assign(epoch))
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        options = {"batch_size": 4, "epochs": 3, "shuffle": False, "verbose": 0}
+        history = model.fit(ONES, 0 * ONES, callbacks=[annealing], **options).history
+        return history["loss"], beta.numpy()
+
+    for found in both(program):
+        close(found, ([1.0, 4.0, 9.0], 3.0))
+
+
+def test_a_function_traced_before_the_call_clips_weights_on_all_devices():
+    def program():
+        model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+        model.compile(keras.optimizers.SGD(0.25), "mse")
+        (weight,) = model.trainable_variables
+        weight.assign([[1.0]])
+        clip = tf.function(lambda: weight.assign(keras.ops.clip(weight, -0.5, 0.5)))
+        clip()
+        clipping = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: clip())
+        options = {"batch_size": 4, "epochs": 3, "shuffle": False, "verbose": 0}
+        history = model.fit(ONES, 2 * ONES, callbacks=[clipping], **options).history
+        return history["loss"], float(weight.numpy()[0, 0])
+
+    for found in both(program):
+        close(found, ([2.25, 2.25, 2.25], 0.5))
+
+
+class TwoOptimizers(keras.Model):
+    """Trains its part with an optimizer in a dictionary, a list, or of the part itself."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.net = keras.Sequential(
+            [keras.Input([1]), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+        )
+        self.net.compile(keras.optimizers.SGD(0.25), "mse")
+        self.listed, self.named = [keras.optimizers.SGD(0.25)], {"net": keras.optimizers.SGD(0.25)}
+        self.kind = kind
+
+    def call(self, x):
+        return self.net(x)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        weights = self.net.trainable_variables
+        held = {"list": self.listed[0], "dict": self.named["net"], "part": self.net.optimizer}
+        held[self.kind].apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "part"])
+def test_optimizers_in_containers_and_of_parts_train_on_all_devices(kind):
+    def program():
+        model = TwoOptimizers(kind)
+        model.compile("sgd")
+        inputs = np.ones([8, 1], np.float32)
+        model.fit(inputs, 2 * inputs, batch_size=4, shuffle=False, verbose=0)
+        return float(model.net.get_weights()[0][0, 0])
+
+    assert both(program) == [1.5, 1.5]
+
+
+def test_an_optimizer_of_no_part_of_the_model_is_refused_without_words_about_strategies():
+    class Elsewhere(TwoOptimizers):
+        def train_step(self, data):
+            own, weights = elsewhere[0], self.net.trainable_variables
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(self(data[0]) ** 2)
+            own.apply(tape.gradient(loss, weights), weights)
+            return {"loss": loss}
+
+    elsewhere = [keras.optimizers.SGD()]
+    offer("CPU:0", "CPU:1")
+    model = Elsewhere("list")
+    model.compile("sgd")
+    with pytest.raises(ValueError, match=r"belongs to no part of the model.*TRAINER_DEVICES"):
+        model.fit(ONES, ONES, verbose=0)
+
+
 def test_a_cleared_session_and_another_thread_change_nothing():
     offer("CPU:0", "CPU:1")
     counts = [replicas_of_fit(network())]
@@ -284,6 +403,8 @@ model.fit(data, verbose=0, callbacks=[tf.keras.callbacks.LambdaCallback(on_train
     [
         ({"TRAINER_LOGICAL_CPUS": "2"}, 0, ["2", "2"]),
         ({"TRAINER_LOGICAL_CPUS": "3", "TRAINER_DEVICES": "CPU:0"}, 0, ["3", "1"]),
+        ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_SYNC_EVERY": "4"}, 0, ["2", "2"]),
+        ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_WIRE": "bfloat16"}, 0, ["2", "2"]),
         ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_DEVICES": "CPU:1"}, 78, []),
         ({"TRAINER_DEVICES": "GPU:1"}, 78, []),
     ],

@@ -31,7 +31,7 @@ from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.functions import function_of, seeded_draws_in
 from cluster_trainer.engine.logs import Logs, PackedLogs
-from cluster_trainer.engine.replicas import of_model, rounds, statistics, step_context
+from cluster_trainer.engine.replicas import copies, of_model, rounds, statistics, step_context
 from cluster_trainer.engine.replicas.state import own_state
 from cluster_trainer.engine.replicas.state.untracked import assigned
 from cluster_trainer.engine.waits import INPUT, Waits
@@ -314,6 +314,7 @@ class Steps:
     def _run(self, call: Execution) -> tuple[int, Any]:
         if call.begins_epoch:  # a fit without checkpoints, as in a callback, has no earlier moment
             self._renew_rounds()
+            copies.renew(self._model)
         source = call.source
         reading = self._reading(source)
         self._prepare(call.spec)

@@ -5,7 +5,7 @@ some of these names. In that case `tests/inside/test_private_names.py` fails wit
 has an example for each name, which also shows that the name still has the expected effect.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -249,9 +249,22 @@ def trained_by(optimizer: Any) -> Sequence[Any]:
 
 
 def optimizers_of(model: Any) -> list[Any]:
-    """Return the optimizers among a model's attributes, without duplicates."""
-    held = [one for one in vars(model).values() if isinstance(one, BaseOptimizer)]
+    """Return the optimizers of a model and of its layers, without duplicates.
+
+    They are attributes, or in an attribute's list, tuple or dictionary. Layers include models that
+    were compiled by themselves.
+    """
+    layers = [model, *(one for one in layers_within(model) if one is not model)]
+    values = [value for layer in layers for part in vars(layer).values() for value in _within(part)]
+    values = [getattr(model, "optimizer", None), *values]
+    held = [one for one in values if isinstance(one, BaseOptimizer)]
     return list({id(one): one for one in held}.values())
+
+
+def _within(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def rate_variable(optimizer: Any) -> Any:

@@ -15,7 +15,7 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.calls.announced import own_functions
 from cluster_trainer.engine.calls.in_step import average
 from cluster_trainer.engine.predictions import are_few
-from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas import copies, statistics, step_context
 from cluster_trainer.engine.replicas.copies import Held, may_be_copied
 from cluster_trainer.private import keras_names, tensorflow_names
 
@@ -122,14 +122,23 @@ def see_strategy(optimizer: Any, made_in: tf.distribute.Strategy) -> tf.distribu
 
 
 def telling_of_raw(assign: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a variable's `assign` that warns if all devices share the variable."""
+    """Return a variable's `assign` that reaches all devices, or warns if they share the variable.
+
+    A callback may know a variable by another name than the model does, and so assign to the first
+    device's copy. Outside of steps, the others then get its value.
+    """
 
     @wraps(assign)
     def assign_and_tell(self: Any, *arguments: Any, **keywords: Any) -> Any:
         is_ours = step_context.is_shared() and local_devices.is_of_all(tf.distribute.get_strategy())
         if is_ours and not tensorflow_names.is_copy(self):
             _warn_of_shared(self.name)
-        return assign(self, *arguments, **keywords)
+        result = assign(self, *arguments, **keywords)
+        if tf.executing_eagerly() and not (
+            step_context.is_shared() or tf.distribute.has_strategy()
+        ):
+            copies.assigned(self)
+        return result
 
     return assign_and_tell
 

@@ -3,6 +3,9 @@
 Outside of such a call, the model has the variables that the script has created. Within the call,
 each of these variables is the first device's copy. So a script never meets a variable of several
 devices between two calls, or between two steps of its own loop.
+
+Within the call, the script may still know a variable by another name, such as a global, and then
+assigns to the first copy only. `assigned` and `renew` give the other copies the same value.
 """
 
 import threading
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
-from weakref import WeakKeyDictionary, finalize
+from weakref import WeakKeyDictionary, WeakValueDictionary, finalize
 
 import keras
 import tensorflow as tf
@@ -87,9 +90,18 @@ class _Known:
 
 @dataclass
 class _OfProcess:
-    """The state of all threads: places, the running calls, and how many there are of each model."""
+    """The state of all threads.
+
+    Attributes:
+        known: the places.
+        mirrored: the mirrored variables, by the `id` of the first copy, which each of them holds.
+        calls: the number of each model's running calls.
+        held: the running calls.
+        lock: guards this state.
+    """
 
     known: dict[tuple[int, str | None, Any], _Known] = field(default_factory=dict)
+    mirrored: WeakValueDictionary[int, Any] = field(default_factory=WeakValueDictionary)
     calls: WeakKeyDictionary[keras.Model, int] = field(default_factory=WeakKeyDictionary)
     held: list["Held"] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -147,6 +159,8 @@ class Held:
     def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy) -> None:
         self._model, self._strategy = model, strategy
         self._places: list[Place] = []
+        self._computing: set[int] = set()
+        self.thread = threading.get_ident()
 
     def hold(self) -> None:
         """Put mirrored variables in their places, and the model in the strategy's scope.
@@ -161,21 +175,21 @@ class Held:
             _of_process.held.append(self)
             calls[self._model] = calls.get(self._model, 0) + 1
             keras_names.give_strategy(self._model, self._strategy)
+            self._computing = _computing()
             earlier = [one for place in places_of(self._model) if (one := self._hold(place))]
-            _run(self._model, "to all devices", earlier, _spread)
+            _run(self._model, "to all devices", _without_duplicates(earlier), _spread)
 
     def _hold(self, place: Place) -> Any:
         """Hold a place; return its mirrored variable if that exists and its copies are stale."""
         known, variable, stale = _known(place), place.variable, None
         if not known.calls and not isinstance(variable, tensorflow_names.DistributedVariable):
-            if (
-                known.mirrored is not None
-                and tensorflow_names.copies_of(known.mirrored)[0] is variable
-            ):
-                stale = known.mirrored
-            else:
-                known.mirrored = _mirrored(variable, self._strategy)
-            place.put(known.mirrored)
+            made = _of_process.mirrored.get(id(variable))
+            if made is None:
+                made = _of_process.mirrored[id(variable)] = _mirrored(variable, self._strategy)
+            elif id(made) not in self._computing:
+                stale = made
+            known.mirrored = made
+            place.put(made)
         known.calls += 1
         self._places.append(place)
         return stale
@@ -204,8 +218,13 @@ class Held:
             if not calls[self._model]:
                 keras_names.give_strategy(self._model, None)
             left = [*self._released()]
-            summed = [one for _, one in left if one.synchronization is ON_READ]
-            _run(self._model, "from all devices", summed, _gather)
+            computing = _computing()
+            summed = [
+                one
+                for _, one in left
+                if one.synchronization is ON_READ and id(one) not in computing
+            ]
+            _run(self._model, "from all devices", _without_duplicates(summed), _gather)
             for place, mirrored in left:
                 place.put(tensorflow_names.copies_of(mirrored)[0])
 
@@ -216,7 +235,57 @@ class Held:
             known.calls -= 1
             if not known.calls and isinstance(place.variable, tensorflow_names.DistributedVariable):
                 known.mirrored = place.variable  # created within the call, or before it
+                first = tensorflow_names.copies_of(known.mirrored)[0]
+                _of_process.mirrored[id(first)] = known.mirrored
                 yield place, place.variable
+
+
+def assigned(copy: Any) -> None:
+    """Give the other devices the value that the script has just assigned to a copy by its own name.
+
+    It is a no-op if no call is running, or if the variable is not a first device's copy.
+    """
+    if not _of_process.held:
+        return
+    mirrored = _of_process.mirrored.get(id(copy))
+    if mirrored is not None:
+        _spread([mirrored])
+
+
+def renew(model: keras.Model) -> None:
+    """Give the other devices the first copies' values, before the first step of an epoch.
+
+    A function that the script traced before the call assigns to the first copies only. Copies that
+    steps have changed separately since they were last averaged stay as they are. It is a no-op
+    outside of calls on all devices, and if other threads compute in such calls.
+    """
+    with _of_process.lock:
+        threads = {one.thread for one in _of_process.held}
+        if not _of_process.calls.get(model) or threads != {threading.get_ident()}:
+            return
+        apart = {id(_raw(one)) for one in statistics.not_averaged(model)}
+        found = [place.variable for place in places_of(model)]
+        equal = [
+            one
+            for one in found
+            if isinstance(one, tensorflow_names.DistributedVariable)
+            and one.synchronization is not ON_READ
+            and id(one) not in apart
+        ]
+        _run(model, "renewed", _without_duplicates(equal), _spread)
+
+
+def _raw(variable: Any) -> Any:
+    return variable if isinstance(variable, tf.Variable) else keras_names.value_of(variable)
+
+
+def _computing() -> set[int]:
+    """Return the `id`s of the mirrored variables with which calls compute, in whatever place."""
+    return {id(one.mirrored) for one in _of_process.known.values() if one.calls}
+
+
+def _without_duplicates(variables: Sequence[Any]) -> list[Any]:
+    return [*{id(one): one for one in variables}.values()]
 
 
 def _known(place: Place) -> _Known:

@@ -25,7 +25,7 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import group, local_devices
 from cluster_trainer.collectives.merges import outside_branches
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
 from cluster_trainer.engine.replicas import sparse, step_context
@@ -373,9 +373,12 @@ def _must_be_of_the_strategy(optimizer: Any) -> None:
     """
     counter = keras_names.step_counter(getattr(optimizer, "inner_optimizer", optimizer))
     if not step_context.is_of_all(counter):
+        name = f"The optimizer {optimizer.name!r}"
         raise ValueError(
-            f"The optimizer {optimizer.name!r} was made outside of the strategy's scope. Make it "
-            "in `with strategy.scope():`, as the model."
+            f"{name} {step_context.OF_NO_PART}"
+            if local_devices.is_of_all(tf.distribute.get_strategy())
+            else f"{name} was made outside of the strategy's scope. Make it in "
+            "`with strategy.scope():`, as the model."
         )
 
 

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import keras
 import tensorflow as tf
 
+from cluster_trainer.collectives import local_devices
 from cluster_trainer.collectives.replicas import Replicas, count, count_of, ring_of, summed
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, step_context
@@ -127,7 +128,12 @@ def note_changes(model: keras.Model) -> None:
 
 def are_changed(model: keras.Model) -> bool:
     """Tell whether there are statistics to average."""
-    return bool(_changed) and any(key in _changed for key in _by_key(model))
+    return bool(not_averaged(model))
+
+
+def not_averaged(model: keras.Model) -> list[Any]:
+    """Return the statistics that steps have changed since they were last averaged."""
+    return [one for key, one in _by_key(model).items() if key in _changed] if _changed else []
 
 
 def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
@@ -139,14 +145,16 @@ def _by_key(model: keras.Model) -> dict[tuple[int, int], Any]:
 def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     """Set a model's statistics to the mean over all replicas, on all of them.
 
-    A strategy averages all statistics, because a user's own loop may have changed them. A ring
-    averages only statistics that steps have changed.
+    A strategy of the script averages all statistics, because a user's own loop may have changed
+    them. A ring, and the strategy of a script without one, average only statistics that steps have
+    changed. Others are the script's, which may have assigned to the first device's copy.
     """
     if count_of(strategy) == 1:
         return
     by_key = _by_key(model)
     changed = [key for key in by_key if _changed.pop(key, None) is not None]
-    variables = [by_key[key] for key in changed] if ring_of(strategy) else [*by_key.values()]
+    is_ours = ring_of(strategy) or local_devices.is_of_all(strategy)
+    variables = [by_key[key] for key in changed] if is_ours else [*by_key.values()]
     if not variables:
         return
     make = partial(_averaging_of, variables, strategy)

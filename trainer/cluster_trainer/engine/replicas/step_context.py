@@ -9,11 +9,17 @@ from weakref import WeakSet
 
 import tensorflow as tf
 
+from cluster_trainer.collectives import local_devices
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.waits import Waits
 from cluster_trainer.private import at_call, tensorflow_names
 from cluster_trainer.problems import Problem
+
+OF_NO_PART = (
+    "belongs to no part of the model, so the devices of this machine would share it. Make it an "
+    "attribute of the model or of a layer, or train on one device: TRAINER_DEVICES"
+)
 
 
 @dataclass
@@ -272,6 +278,8 @@ def own(variable: Any) -> Any:
     """
     if not is_of_all(variable):
         name = getattr(variable, "path", variable.name)
+        if local_devices.is_of_all(tf.distribute.get_strategy()):
+            raise ValueError(f"{name!r} {OF_NO_PART}")
         raise ValueError(
             f"{name!r} was created outside of the strategy's scope. Several replicas need the "
             "model, its optimizer and its metrics to be created within `strategy.scope()`."

@@ -32,7 +32,7 @@ After the last epoch, `on_train_end` saves once more and waits until this worker
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -479,7 +479,7 @@ class CheckpointCallback(keras.callbacks.Callback):
     def variables(self) -> list[Any]:
         """Return the variables of the model and its optimizers that exist by now."""
         variables = [*self.model.variables]
-        for optimizer in _optimizers(self.model):
+        for optimizer in keras_names.optimizers_of(self.model):
             variables += optimizer.variables
         return list({id(one): one for one in variables}.values())
 
@@ -520,24 +520,6 @@ def _warn_of_attributes(names: str) -> None:
         "`on_train_begin`",
         names,
     )
-
-
-def _optimizers(model: keras.Model) -> list[keras_names.BaseOptimizer]:
-    """Return the optimizer given to `compile`, and those in a model's attributes or layers."""
-    parts = [value for part in vars(model).values() for value in _contents(part)]
-    inner = [getattr(layer, "optimizer", None) for layer in keras_names.layers_within(model)]
-    own = [
-        one
-        for one in (model.optimizer, *parts, *inner)
-        if isinstance(one, keras_names.BaseOptimizer)
-    ]
-    return list({id(one): one for one in own}.values())
-
-
-def _contents(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def _numbers(logs: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from cluster_trainer.checkpoints.resume import (
     SHUFFLE,
     refuse_other_run,
 )
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import group, local_devices
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.data import pipelines
@@ -73,7 +73,7 @@ def refuse_wire(config: TrainerConfig, strategy: tf.distribute.Strategy) -> None
     Raises:
         ConfigurationError: TensorFlow's collectives would send gradients in their own format.
     """
-    if config.wire != "float32" and count_of(strategy) > 1 and ring_of(strategy) is None:
+    if config.wire != "float32" and ring_of(strategy) is None and not _is_alone(strategy):
         advice = (
             f"TensorFlow sums the gradients of this {type(strategy).__name__}, and only a ring "
             "sends them in this format."
@@ -89,7 +89,7 @@ def refuse_rounds(config: TrainerConfig, strategy: tf.distribute.Strategy) -> No
     """
     if config.sync_every == 1 or ring_of(strategy) is not None:
         return
-    if count_of(strategy) == 1:
+    if _is_alone(strategy):
         _warn_of_no_rounds(variable_of("sync_every"))
         return
     advice = (
@@ -98,6 +98,11 @@ def refuse_rounds(config: TrainerConfig, strategy: tf.distribute.Strategy) -> No
     )
     name, received = shown_name("sync_every"), str(config.sync_every)
     raise ConfigurationError([Problem(name, received, "1", advice)])
+
+
+def _is_alone(strategy: tf.distribute.Strategy) -> bool:
+    """Tell whether a process trains alone, on one device or on all devices of its machine."""
+    return count_of(strategy) == 1 or local_devices.is_of_all(strategy)
 
 
 @cache
