@@ -204,7 +204,7 @@ def test_data_that_are_begun_again_have_the_limits_of_the_fit(fitted, made, monk
         fitted("killed", made, own=Dies)
     monkeypatch.setattr(StallLimit, "call", noted)
     fitted("killed", made)
-    assert pipelines._repeat in limited  # noqa: SLF001
+    assert pipelines.repeat in limited
 
 
 @pytest.mark.parametrize("made", [whole, parts])
