@@ -54,9 +54,11 @@ def test_prometheus_is_told_what_status_says(run_container):
 
     kill_command(container)
     wait_for_text(container, "start 1 is process")
+    restarted = 'cluster_trainer_restarts_total{worker="worker-0"} 1.0'
+    # The server answers with the same status for a second.
+    wait_until(lambda: restarted in scrape(container)[1], 20, "the restart", lambda: "")
     lines = scrape(container)[1].splitlines()
     for line in (
-        'cluster_trainer_restarts_total{worker="worker-0"} 1.0',
         'cluster_trainer_checkpoint_step{worker="worker-0"} 100.0',
         'cluster_trainer_slow{worker="worker-0"} 1.0',
     ):
