@@ -154,7 +154,7 @@ def test_with_fewer_workers_and_one_that_is_back_all_keep_the_choice(tmp_path):
     ("settings", "why"),
     [
         ({"TRAINER_CHECKPOINT_STEPS": "0"}, "without checkpoints"),
-        ({"ONCE": "1"}, "with data that a process can read only once"),
+        ({"ONCE": "1"}, "with data that may differ when they are read again (a tf.data.Dataset"),
     ],
 )
 def test_a_fit_that_cannot_begin_again_is_refused(tmp_path, settings, why):

@@ -327,6 +327,55 @@ def test_a_resume_with_another_number_of_steps_is_refused(tmp_path):
             refuse_other_run(found, described, [])
 
 
+# An optimizer trains a network that is no part of the model.
+UNTRACKED = """
+import os
+from types import SimpleNamespace
+import keras, numpy as np, tensorflow as tf
+
+net = keras.Sequential(
+    [keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+)
+
+
+class Model(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.parts = SimpleNamespace(net=net)
+        self.head = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+        self.own = keras.optimizers.SGD(0.25)
+
+    def call(self, x):
+        return self.head(self.parts.net(x))
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
+        weights = self.parts.net.trainable_variables
+        self.own.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+
+model = Model()
+model.compile("sgd", run_eagerly=bool(int(os.environ["EAGER"])))
+x, y = np.ones((8, 1), "float32"), np.array([0, 0, 4, 4] * 2, "float32")[:, None]
+model.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+print("TOLD", float(net.get_weights()[0][0, 0]))
+"""
+
+
+@pytest.mark.parametrize("eager", ["0", "1"])
+def test_weights_that_only_the_optimizer_knows_are_averaged(tmp_path, eager):
+    file = tmp_path / "train.py"
+    file.write_text(UNTRACKED)
+    with MeetingPlace(tmp_path, 2, str(file), TRAINER_SYNC_EVERY="2", EAGER=eager) as place:
+        assert place.wait() == [0, 0], place.logs
+        logs = [worker.log.read_text() for worker in place.workers]
+    told = [line.split()[1] for log in logs for line in log.splitlines() if "TOLD" in line]
+    assert told == ["1.5", "1.5"]
+
+
 # The gradients end before the second round, like those of a unit that no longer fires.
 FADES = """
 import keras, numpy as np

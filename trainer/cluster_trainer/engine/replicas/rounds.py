@@ -182,7 +182,10 @@ class Rounds:
         """Return the variables, by `id`, that a step may assign, without metrics."""
         optimizers = part.optimizers.values()
         own = [*self._model.variables, *statistics.of_replica(self._model)]
-        own += [variable for optimizer in optimizers for variable in optimizer.variables]
+        for one in optimizers:
+            own += one.variables
+            # Also weights of a network that is no part of the model.
+            own += keras_names.trained_by(getattr(one, "inner_optimizer", one))
         own += self._untracked.values()
         metrics = {id(one) for one in statistics.of_metrics(self._model)}
         return {id(one): one for one in own if id(one) not in metrics}

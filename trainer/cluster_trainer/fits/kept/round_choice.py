@@ -22,6 +22,10 @@ ADVICE = (
     "The first seconds measure how long sums take, and then the fit begins again from the "
     "checkpoint of step 0."
 )
+OF_DATA = (
+    "with data that may differ when they are read again (a tf.data.Dataset, a generator, or a "
+    "PyDataset that changes)"
+)
 log = logging.getLogger("trainer")
 
 
@@ -114,6 +118,6 @@ def refuse_without_return(start: Start, *, begins_again: bool) -> None:
     """
     if start.every and begins_again:
         return
-    why = "with data that a process can read only once" if start.every else "without checkpoints"
+    why = OF_DATA if start.every else "without checkpoints"
     problem = Problem(variable_of("sync_every"), f"auto, {why}", "a number, such as 16", ADVICE)
     raise ConfigurationError([problem])
