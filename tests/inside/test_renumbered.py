@@ -81,6 +81,6 @@ def test_the_trainer_continues(tmp_path, workers_on, until_killed):
     with workers_on("ab", *command, **TRAINER, TRAINER_EPOCHS=ENDLESS) as place:
         until_killed(place, "worker-*/checkpoints/*.npz")
     with workers_on("ba", *command, **TRAINER, TRAINER_EPOCHS=ENDLESS) as place:
-        place.when(lambda: "resuming from step" in place.workers[0].log.read_text(), "it resumes")
+        place.when(lambda: "resuming from step" in place.logs, "it resumes")
         assert place.logs.count("the list of workers has changed") == 2
     assert not (tmp_path / "a" / "worker-0" / "checkpoints").exists()

@@ -254,17 +254,17 @@ def optimizers_of(model: Any) -> list[Any]:
     They are attributes, or in an attribute's list, tuple or dictionary. Layers include models that
     were compiled by themselves.
     """
+
+    def within(value: Any) -> Iterable[Any]:
+        if isinstance(value, Mapping):
+            return value.values()
+        return value if isinstance(value, (list, tuple)) else (value,)
+
     layers = [model, *(one for one in layers_within(model) if one is not model)]
-    values = [value for layer in layers for part in vars(layer).values() for value in _within(part)]
+    values = [value for layer in layers for part in vars(layer).values() for value in within(part)]
     values = [getattr(model, "optimizer", None), *values]
     held = [one for one in values if isinstance(one, BaseOptimizer)]
     return list({id(one): one for one in held}.values())
-
-
-def _within(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def rate_variable(optimizer: Any) -> Any:
