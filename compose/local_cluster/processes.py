@@ -22,13 +22,20 @@ def answer_of(
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+        end(process)
         late = f"no answer within {seconds:g} s"
         return subprocess.CompletedProcess(line, NO_ANSWER, "", late)
     except BaseException:
-        process.kill()
-        process.wait()
+        end(process)
         raise
     texts = out.decode(errors="replace"), err.decode(errors="replace")
     return subprocess.CompletedProcess(line, process.returncode, *texts)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process. Processes that it has started may keep its pipes open; nobody reads them."""
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
+    process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -16,6 +17,7 @@ FOLDER = "~/cluster-trainer-runs"
 EARLIER_FOLDER = "~/cluster-trainer"
 """The default of earlier versions. A clone of this repository may have the same name."""
 MOST_PORT = 65535
+COMMENT = re.compile(r"(?:^|\s)#")
 TARGET = re.compile(
     r"(?P<user>[A-Za-z_][A-Za-z0-9_.-]*@)?"
     r"(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]{1,5})?"
@@ -111,7 +113,7 @@ def parse(lines: Iterable[str]) -> list[Host]:
 def _entries(line: str, problems: list[str]) -> list[list[str]]:
     """Return the entries of a line, each as a host and its options."""
     try:
-        words = shlex.split(line, comments=True)
+        words = _words(line)
     except ValueError as error:
         problems.append(f'HOSTS: received "{line.strip()}" ({error}); accepted: {A_HOST}.')
         return []
@@ -124,6 +126,18 @@ def _entries(line: str, problems: list[str]) -> list[list[str]]:
         else:
             problems.append(f'HOSTS: received "{word}" without a host before it.')
     return entries
+
+
+def _words(line: str) -> list[str]:
+    """Split a line as a shell does: # begins a comment only at the beginning of a word.
+
+    Raises:
+        ValueError: a quotation has no end.
+    """
+    for found in COMMENT.finditer(line):
+        with suppress(ValueError):  # this one is within quotes
+            return shlex.split(line[: found.start()])
+    return shlex.split(line)
 
 
 def _host(entry: Sequence[str], problems: list[str]) -> Host:

@@ -14,6 +14,7 @@ from typing import Any
 from local_cluster import engine
 from local_cluster.engine import Engine, WorkerContainer
 from local_cluster.messages import EXIT_ERROR, EndError, write
+from local_cluster.processes import end
 from local_cluster.settings.given import project
 
 ANSWER_SECONDS = 20
@@ -138,8 +139,7 @@ def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
         text = process.communicate(timeout=ANSWER_SECONDS)[0]
         answer = json.loads(text.splitlines()[0])
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
+        end(process)
         return {}
     except (ValueError, IndexError):  # an older image, or a worker that is ending
         return {}

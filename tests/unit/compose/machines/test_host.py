@@ -69,6 +69,20 @@ def test_what_ssh_is_given(target, ssh):
     assert Host(target).ssh == ssh
 
 
+@pytest.mark.parametrize(
+    ("line", "data"),
+    [
+        ("m1 data=/sets#1 m2", "/sets#1"),
+        ("m1 data='/sets #1' m2", "/sets #1"),
+        ("m1 data=/sets m2 # ana's, and m3", "/sets"),
+        ("m1 data='/a # b' m2 #", "/a # b"),
+    ],
+)
+def test_a_comment_begins_with_a_word_outside_of_quotes(line, data):
+    first, second = host.parse([line])
+    assert (first.data, second.target) == (data, "m2")
+
+
 def test_a_file_has_a_machine_a_line_and_comments(tmp_path):
     file = tmp_path / "hosts.txt"
     file.write_text("# ours\nana@m1 gpus=0,1 port=2300\n\nana@m2 data='/mnt/my sets'  # slow\n")
