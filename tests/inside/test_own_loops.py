@@ -264,7 +264,17 @@ except ValueError as error:
 ended(step_context.is_shared())
 """
 OF_EACH = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
+# Texts are the script's own in the shares, too: TensorFlow has bytes for them.
+NAMES = """
+names = ["cat", "ox", "cat", "cat", "élan"]
+cats = [keras.metrics.Mean(), keras.metrics.Mean()]
+for x, *kinds in share([(X[:5], np.array(names), np.array(names, object))]):
+    for metric, kind in zip(cats, kinds):
+        metric.update_state((kind == "cat").astype("float32"))
+ended(*[mean(one) for one in cats])
+"""
 LOOPS = {
+    "names": NAMES,
     "supervised": SUPERVISED.format(seed=1, decorator="@tf.function", reduction=""),
     "eager": SUPERVISED.format(seed=1, decorator="", reduction=""),
     "sums": SUPERVISED.format(seed=1, decorator="@tf.function", reduction=', reduction="sum"'),
@@ -360,9 +370,20 @@ for number, (x, _) in enumerate(share(DATA)):
 """
 
 
+# Labels in a list would be whole on each worker, beside its share of the rows.
+LISTED = """
+for batch in share([{"rows": X[:4], "labels": [0, 1, 1, 0]}]):
+    pass
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "codes", "told"),
-    [(APART, [78, 78], "weights of optimizer 0"), (KILLED, [75, -9], "was lost")],
+    [
+        (LISTED, [78, 78], "a list of 4 values"),
+        (APART, [78, 78], "weights of optimizer 0"),
+        (KILLED, [75, -9], "was lost"),
+    ],
 )
 def test_a_loop_that_cannot_go_on_ends_as_a_fit_does(script, codes, told, tmp_path):
     file = tmp_path / "train.py"

@@ -11,7 +11,7 @@ function that was traced in one loop may be called in the next.
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -41,6 +41,7 @@ from cluster_trainer.settings.task import as_started, names_of
 
 WHAT = "share"
 OF_OPTIMIZER = "weights of optimizer"
+PLAIN = (bool, int, float, complex, str, bytes, np.generic)
 CAUSES = (
     "Each worker has trained for itself: by a function that was traced before the loop, by weights "
     "or a learning rate assigned from a share, or by an optimizer that was applied outside of the "
@@ -70,8 +71,8 @@ def share(batches: Iterable[Any], *models: keras.Model) -> Iterable[Any]:
             0's values.
 
     Raises:
-        ConfigurationError: the workers' data differ, their weights differ at the end of a pass, or
-            no ring sums in each step.
+        ConfigurationError: the workers' data differ, their weights differ at the end of a pass, a
+            batch has a list of as many values as it has rows, or no ring sums in each step.
         ValueError: it is iterated over within `tf.function`, or within a strategy's scope.
     """
     return _Shared(batches, models)
@@ -126,6 +127,7 @@ class _Shared:
         for given in self._batches:
             batch = keras.tree.map_structure(as_tensor, given)
             self._compare_first(workers, batch)
+            _refuse_lists(given, rows_known(batch))
             yield given, *_cut(batch, replicas, components)
 
     def _compare(self, workers: Workers, replicas: Replicas, weight: WeightOfShare) -> None:
@@ -224,7 +226,42 @@ def _as_given(given: Any, part: Any) -> Any:
         return part
     if not part.shape.rank and not isinstance(given, np.ndarray):
         return given  # a number, the same for all
-    return part.numpy() if isinstance(given, (np.ndarray, np.generic)) else part
+    return _as_array(given, part) if isinstance(given, (np.ndarray, np.generic)) else part
+
+
+def _as_array(given: Any, part: tf.Tensor) -> Any:
+    """Return a share of an array as an array; TensorFlow has bytes for its texts."""
+    own = part.numpy()
+    texts = np.ravel(given)
+    if part.dtype != tf.string or not texts.size or not isinstance(texts[0], str):
+        return own
+    decoded = np.array([one.decode() for one in np.ravel(own)], object).reshape(np.shape(own))
+    return decoded.astype(given.dtype)
+
+
+def _refuse_lists(given: Any, rows: set[int | None]) -> None:
+    """Refuse lists of as many values as a batch has rows, because a list is not cut.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for one in _lists_in(given):
+        if len(one) > 1 and len(one) in rows:
+            received = f"a list of {len(one)} values beside {len(one)} rows"
+            advice = "`share` cuts arrays and tensors, and returns a list whole on every worker."
+            accepted = "an array, np.asarray(…), for values of examples; a tuple for other values"
+            raise ConfigurationError([Problem("a batch of `share`", received, accepted, advice)])
+
+
+def _lists_in(given: Any) -> Iterator[list[Any]]:
+    """Yield the lists of plain values within a batch."""
+    if isinstance(given, list) and all(isinstance(one, PLAIN) for one in given):
+        yield given
+    elif isinstance(given, (list, tuple)):
+        for part in given:
+            yield from _lists_in(part)
+    elif isinstance(given, Mapping):
+        yield from _lists_in([*given.values()])
 
 
 def _step_of(part: Any, whole: Any, weight: WeightOfShare) -> step_context.Share:
