@@ -74,6 +74,8 @@ def variables(
     # If the workers' thread pools compete for cores, that costs more time than the network.
     threads = max(1, processors // settings.workers)
     chosen["TRAINER_THREADS"] = environ.get("TRAINER_THREADS") or str(threads)
+    grace = str(settings.stop_grace_seconds)
+    chosen["STOP_GRACE_SECONDS"] = environ.get("STOP_GRACE_SECONDS") or grace
     if settings.workers == 1:  # it gets all GPUs; several workers get one each (gpu.yaml)
         chosen["WORKER_0_GPUS"] = environ.get("WORKER_0_GPUS") or "all"
     return chosen

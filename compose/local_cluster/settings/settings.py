@@ -21,6 +21,9 @@ from local_cluster.settings.names import unknown_settings
 from local_cluster.settings.remembered import state_folder
 from local_cluster.shared_folder import SharedFolder
 
+OF_DOCKER_SECONDS = 2
+"""How much earlier than Docker the entrypoint kills its command, so that it can say so."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -55,6 +58,11 @@ class Settings:
     user: User
 
     @property
+    def stop_grace_seconds(self) -> int:
+        """STOP_GRACE_SECONDS of the workers: Docker kills a container after `grace_seconds`."""
+        return self.grace_seconds - OF_DOCKER_SECONDS
+
+    @property
     def services(self) -> list[str]:
         """The workers' names, in the order of their indices."""
         return services(self.workers)
@@ -84,7 +92,9 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
         image=environ.get("IMAGE") or DEFAULT_IMAGE,
         run_name=given.run_name(f"{now:%Y%m%d-%H%M%S}"),
         grace_seconds=int(
-            given.matching("GRACE_SECONDS", "[0-9]+", "10", "a whole number of seconds")
+            given.matching(
+                "GRACE_SECONDS", "[3-9]|[1-9][0-9]+", "10", "a whole number of seconds from 3"
+            )
         ),
         project=project(environ),
         runs=runs_folder(environ),

@@ -98,6 +98,8 @@ def _variables(start: Start, facts: Facts) -> dict[str, str]:
         "TRAINER_THREADS": start.threads[index],
         "WORKSPACE_DIGEST": start.digest,
     }
+    if not start.environ.get("STOP_GRACE_SECONDS"):
+        decided["STOP_GRACE_SECONDS"] = str(start.settings.stop_grace_seconds)
     return {name: text for name, text in decided.items() if text}
 
 

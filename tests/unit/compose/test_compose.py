@@ -90,3 +90,11 @@ def test_compose_is_told_what_the_settings_have_come_to():
     found = variables({"RUNS_DIR": "here", "TRAINER_SEED": "3", "DATA_DIR": ""})
     assert found["RUNS_DIR"] == str(Path.cwd() / "here")
     assert (found["TRAINER_SEED"], found["DATA_DIR"], found["UP_PID"]) == ("3", "", "7")
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [({}, "8"), ({"GRACE_SECONDS": "120"}, "118"), ({"STOP_GRACE_SECONDS": "5"}, "5")],
+)
+def test_workers_end_themselves_before_docker_kills_them(given, seconds):
+    assert variables(given)["STOP_GRACE_SECONDS"] == seconds

@@ -58,6 +58,7 @@ def test_an_empty_variable_is_not_given():
         ("RUN_NAME", "a\n"),
         ("GRACE_SECONDS", "-1"),
         ("GRACE_SECONDS", "1.5"),
+        ("GRACE_SECONDS", "2"),
         ("RUN_UID", "me"),
         ("RUN_GID", "-1"),
         ("WORKSPACE_DIR", "no/where"),
