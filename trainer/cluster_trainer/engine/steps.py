@@ -38,6 +38,8 @@ from cluster_trainer.engine.waits import INPUT, Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
 SHOWN = 5
+MANY, ONE = "many steps", "one step"
+"""The functions that run a call's steps, or a step on a batch that was taken already."""
 
 
 class Reading(NamedTuple):
@@ -184,7 +186,7 @@ class Steps:
             return False
         reading = self._reading(iterator.source)
         arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
-        self._trace("_many", *arguments)
+        self._trace(MANY, *arguments)
         self._note_trained()
         if iterator.position == (0, 0):
             self._trained = running.current(), {id(one) for one in self._model.trainable_variables}
@@ -203,14 +205,17 @@ class Steps:
         return seeded_draws_in(self._many.get_concrete_function(*arguments).graph)
 
     def _trace(self, name: str, *arguments: Any) -> Any:
-        """Trace one of the functions; again if it should have known of variables."""
-        traced = getattr(self, name).get_concrete_function(*arguments)
+        """Trace the function MANY or ONE; again if it should have known of variables."""
+        traced = self._function(name).get_concrete_function(*arguments)
         if not self._unforeseen:
             return traced
         found = {id(one): one for one in (*self._foreseen, *self._unforeseen)}  # once each
         self._foreseen, self._unforeseen = [*found.values()], []
         self.forget_traces()
-        return getattr(self, name).get_concrete_function(*arguments)
+        return self._function(name).get_concrete_function(*arguments)
+
+    def _function(self, name: str) -> Any:
+        return self._many if name == MANY else self._one
 
     def _note_trained(self) -> None:
         """Note how many variables the first trace trains, even if `trainable` changes later."""
@@ -273,7 +278,7 @@ class Steps:
             shares = self._shares_of(batch)
             self._look_at(shares)
             if self._replicas.total > 1 and not self._model.run_eagerly:
-                self._trace("_one", shares)
+                self._trace(ONE, shares)
             with self._changes_noted():
                 last = self._one(shares)
         if last is None:
@@ -287,7 +292,7 @@ class Steps:
             self._looked_in = generation
             self._first_batch.due.look_at(lambda: shares[0][0])
             if self._first_batch.due.is_due():
-                self._compare_first(shares, "_one", (shares,), 0)
+                self._compare_first(shares, ONE, (shares,), 0)
 
     def _generation(self) -> int:
         """Return the number of the present ring; 0 without one."""
@@ -331,7 +336,7 @@ class Steps:
         """Run a call's steps, after the first `before` steps of its first round."""
         place = self._rounds.place(before)
         if self._replicas.total > 1:
-            self._trace("_many", call.batches, tf.constant(1), reading, place)
+            self._trace(MANY, call.batches, tf.constant(1), reading, place)
         if self._rounds.rounds_changes and not before:
             self._rounds.begin()
         if self._replicas.total > 1 and call.source.varies and self._gathers:
@@ -356,7 +361,7 @@ class Steps:
         traced: Any = None
         if not self._model.run_eagerly:
             arguments = call.batches, tf.constant(1), reading, self._rounds.place()
-            traced = self._trace("_many", *arguments)
+            traced = self._trace(MANY, *arguments)
         return first.due.is_due(call.source, (self._traces, traced))
 
     def _compare_first(
@@ -366,7 +371,7 @@ class Steps:
 
         Args:
             shares: the local replicas' shares of the batch.
-            function: the name of the function that runs the step.
+            function: MANY or ONE, the function that runs the step.
             arguments: the arguments with which it is traced.
             iterators: how often it takes a batch from the steps' own iterator.
         """
@@ -396,13 +401,13 @@ class Steps:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""
         place = self._rounds.place(ends=call.steps == 1)
         arguments = call.batches, tf.constant(1), reading, place
-        self._trace("_many", *arguments)  # creates all variables
+        self._trace(MANY, *arguments)  # creates all variables
         self._rounds.begin()
         try:
             batch = call.take()
         except StopIteration:
             return 0, ()
-        self._compare_first(batch, "_many", arguments, int(reading.is_known))
+        self._compare_first(batch, MANY, arguments, int(reading.is_known))
         batches = iterator_of(batch, call.batches.element_spec)
         done, last = self._many(batches, tf.constant(1), reading, place)
         self._note_trained()
@@ -432,7 +437,7 @@ class Steps:
         done = 0
         for batch in _taken(call):
             if not done and self._is_to_compare(call, reading):
-                self._compare_first(batch, "_one", (), 0)
+                self._compare_first(batch, ONE, (), 0)
             last = self._one(self._weighted(batch, reading))
             done += 1
             self._rounds.after_eager_step(done)

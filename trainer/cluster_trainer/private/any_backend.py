@@ -24,5 +24,7 @@ STATE_OF_CALLBACKS = {
     keras.callbacks.History: ("epoch", "history"),
 }
 """The state that decides a callback's actions, which a checkpoint saves; some names are public."""
+OF_TRACKING = "_self_"
+"""The beginning of the names of a layer's attributes by which TensorFlow tracks its parts."""
 SET_BY_KERAS = ("_model", "model", "params", "validation_data", "_current_epoch")
 """The attributes that Keras itself sets on any callback. They are not a user's own state."""

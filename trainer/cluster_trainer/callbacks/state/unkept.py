@@ -27,6 +27,7 @@ from cluster_trainer.own_code import (
     variables_of,
 )
 from cluster_trainer.private import keras_names
+from cluster_trainer.private.any_backend import OF_TRACKING
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
 COLLECTIONS = (dict, list, tuple, deque, AbstractSet)
@@ -115,7 +116,7 @@ def _state_of_model(model: keras.Model) -> dict[str, Any]:
         found |= {
             f"{prefix}{name}": value
             for name, value in vars(layer).items()
-            if name not in omitted and not name.startswith("_self_")
+            if name not in omitted and not name.startswith(OF_TRACKING)
         }
     if model.run_eagerly:
         for function in functions_of_steps(model).values():
