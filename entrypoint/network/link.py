@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,14 +56,14 @@ def read_link(members: Mapping[str, Any]) -> Link:
 
 def slow_links(links: Sequence[Link]) -> list[Link]:
     """Return the links that are much slower than usual, the slowest first."""
-    usual = _usual_rate(links)
+    usual = _middle(link.bits_per_second for link in links)
     slow = [link for link in links if link.bits_per_second < SLOW * usual]
     return sorted(slow, key=lambda link: link.bits_per_second)
 
 
 def long_links(links: Sequence[Link]) -> list[Link]:
     """Return the links whose round trips take much longer than usual, the longest first."""
-    usual = _usual_round_trip(links)
+    usual = _middle(link.round_trip_seconds for link in links)
     least = max(FAR * usual, FAR_SECONDS)
     far = [link for link in links if link.round_trip_seconds > least]
     return sorted(far, key=lambda link: -link.round_trip_seconds)
@@ -72,26 +72,19 @@ def long_links(links: Sequence[Link]) -> list[Link]:
 def in_a_line(links: Sequence[Link]) -> str:
     """Return for example "0.3 ms, 9.1 Gbit/s; slowest worker-2 -> worker-0: 0.94 Gbit/s"."""
     slow, far = slow_links(links)[:1], long_links(links)[:1]
-    usual = [round_trip(_usual_round_trip(links)), rate(_usual_rate(links))]
+    usual = [
+        round_trip(_middle(link.round_trip_seconds for link in links)),
+        rate(_middle(link.bits_per_second for link in links)),
+    ]
     slowest = [f"slowest {link.name}: {rate(link.bits_per_second)}" for link in slow]
     longest = [f"longest {link.name}: {round_trip(link.round_trip_seconds)}" for link in far]
     return "; ".join([", ".join(usual), *slowest, *longest])
 
 
-def _usual_rate(links: Sequence[Link]) -> float:
-    return _usual(sorted(link.bits_per_second for link in links))
-
-
-def _usual_round_trip(links: Sequence[Link]) -> float:
-    return _usual(sorted((link.round_trip_seconds for link in links), reverse=True))
-
-
-def _usual(from_worst: Sequence[float]) -> float:
-    """Return the median, or the better of the middle two; of three numbers, the best.
-
-    One slow machine slows two links, which are most of three.
-    """
-    return from_worst[min(max(len(from_worst) // 2, 2), len(from_worst) - 1)]
+def _middle(numbers: Iterable[float]) -> float:
+    """Return the median; of an even count, the upper one. Importing `statistics` would be slow."""
+    ordered = sorted(numbers)
+    return ordered[len(ordered) // 2]
 
 
 def rate(bits_per_second: float) -> str:
