@@ -43,7 +43,7 @@ TRACED = frozenset(
     ["build", "call", "train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"]
 )
 """Methods that run while a step is traced: what they assign is not what a callback has set."""
-SET_ON_MODELS = frozenset(["history"])
+SET_ON_MODELS = frozenset(["history", "stop_training", "stop_evaluating", "stop_predicting"])
 """The attributes that other parts of Keras set on a model."""
 
 
