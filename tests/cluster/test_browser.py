@@ -31,7 +31,7 @@ os.kill(max(trainers), 9)
 
 @pytest.fixture(scope="module")
 def trained(begin, workbench):
-    """A run of two workers. One of them was killed and came back."""
+    """A run of two workers: worker 1 was killed and started again."""
     cluster = begin(WORKERS=2, TRAINER_EPOCHS=EPOCHS)
     cluster.wait_for_text(f"epoch 20/{EPOCHS}", 120)
     worker = f"{cluster.place['COMPOSE_PROJECT_NAME']}-worker-1-1"

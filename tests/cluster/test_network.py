@@ -1,4 +1,4 @@
-"""The network between containers is measured and judged. One of them sends slowly."""
+"""The network between containers is measured, and the slow container is named."""
 
 import json
 

@@ -51,7 +51,7 @@ RECOVERY_SECONDS = 90
 
 @pytest.fixture
 def start(peers, tmp_path):
-    """Start two workers with separate disks. One of them will be stuck."""
+    """Start two workers with separate disks; worker `stuck` hangs in a step."""
     (tmp_path / "hangs.py").write_text(HANGS)
     options = {"volumes": [f"{tmp_path}:/workspace:ro"], "tmpfs": {"/runs": "mode=1777"}}
     cluster = peers(2)

@@ -113,14 +113,18 @@ def test_predict_gives_each_worker_its_own_rows(tmp_path):
             assert printed == ["CALLED 33", f"CALLED {33 + 32 * rank}"], place.logs
 
 
+def refused(tmp_path, program, said):
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
+        assert place.wait() == [78, 78], place.logs
+        assert said in place.logs
+
+
 @pytest.mark.long
 def test_a_fit_of_other_arrays_is_not_tried_again(tmp_path):
     """The arrays differ in length, but have equally many batches."""
-    script = tmp_path / "script.py"
-    script.write_text(FIT)
-    with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
-        assert place.wait() == [78, 78], place.logs
-        assert "the arrays: received" in place.logs
+    refused(tmp_path, FIT, "the arrays: received")
 
 
 # Worker 1 numbers some of the letters otherwise.
@@ -143,11 +147,7 @@ print("ENDED", model.fit(data.batch(16), epochs=5, verbose=0).history, flush=Tru
 
 
 def test_a_fit_whose_labels_are_numbered_otherwise_is_refused(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(LOOKED_UP)
-    with MeetingPlace(tmp_path / "run", 2, str(script)) as place:
-        assert place.wait() == [78, 78], place.logs
-        assert "lists of texts in functions of tf.data" in place.logs
+    refused(tmp_path, LOOKED_UP, "lists of texts in functions of tf.data")
 
 
 THIRD = "4 variables, of which number 3 is sgd/iteration (int64 [])"

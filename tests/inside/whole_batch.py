@@ -169,16 +169,19 @@ def changed_later(kind=keras.Sequential):
     return trained(optimizer, kind)
 
 
+def loss_and_gradients(model, data):
+    x, y = data
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+    return loss, tape.gradient(loss, model.trainable_variables)
+
+
 class AppliesByName(keras.Sequential):
     """Names the arguments of `apply`, in another order."""
 
     def train_step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
-        variables = self.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        self.optimizer.apply(trainable_variables=variables, grads=gradients)
+        loss, gradients = loss_and_gradients(self, data)
+        self.optimizer.apply(trainable_variables=self.trainable_variables, grads=gradients)
         return {"loss": loss}
 
 
@@ -446,11 +449,8 @@ def rate_of_a_step_with_momentum():
 
 class WithoutOptimizer(keras.Sequential):
     def train_step(self, data):
-        x, y = data
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
-        variables = self.trainable_variables
-        for one, to in zip(tape.gradient(loss, variables), variables, strict=True):
+        loss, gradients = loss_and_gradients(self, data)
+        for one, to in zip(gradients, self.trainable_variables, strict=True):
             to.assign_sub(0.01 * one)
         return {"loss": loss}
 

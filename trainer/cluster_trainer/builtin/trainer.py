@@ -123,7 +123,7 @@ class TrainersFit(FitRequest):
         if is_again:
             self.trainer.job = replace(self.trainer.job, is_restart=True)
         refuse_differing(workers, job.task, self._facts)
-        _move_unwanted_aside(job, workers, self.beginning)
+        _prepare_folder(job, workers, self.beginning)
 
     def options(self) -> FitOptions:
         """Return the options of the saved fit; see FitRequest."""
@@ -168,11 +168,12 @@ class TrainersFit(FitRequest):
         return callbacks_of(records, run.model, kept)
 
 
-def _move_unwanted_aside(job: Job, workers: Workers, beginning: Leftovers) -> None:
-    """Move the files of an earlier run aside, if this run is to start over.
+def _prepare_folder(job: Job, workers: Workers, beginning: Leftovers) -> None:
+    """Prepare a worker's folder for its run; all workers call this.
 
-    A restart after a crash, or after the loss of another worker, does not start over. A run whose
-    workers have other numbers now is continued; see `renumbered`. All workers call this.
+    Files of an earlier run are moved aside if this run is to start over, which a restart after a
+    crash, or after the loss of another worker, does not. A run whose workers had other numbers is
+    continued; see `renumbered`.
     """
     archive.finish(job.folder)
     may_take = not beginning.is_over and job.config.resume != "never"

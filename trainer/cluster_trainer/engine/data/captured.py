@@ -14,6 +14,7 @@ import tensorflow as tf
 from cluster_trainer.checkpoints.resume import DATA_NUMBERS
 from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.same_code.script_text import digest_of
 
 FEW = 16
 """The most numbers of a constant that are told; of more, some have a digest."""
@@ -45,13 +46,13 @@ def of_texts(graphs: Sequence[Any]) -> dict[str, str]:
     omitted, and folders of paths, because these may differ between workers.
     """
     lists = [
-        _digest_of(_names_of(value))
+        digest_of(repr(_names_of(value)))
         for graph in graphs
         for value in _values(graph)
         if value.dtype == object and value.size > 1
     ]
     found = sorted([*lists, *(one for graph in graphs for one in _tables(graph))])
-    return {TEXTS: _digest_of(found)} if found else {}
+    return {TEXTS: digest_of(repr(found))} if found else {}
 
 
 def _values(graph: Any) -> Iterator[np.ndarray]:
@@ -121,11 +122,7 @@ def _without_folders(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, r"(?s)^.*/", "")
 
 
-def _digest_of(parts: Sequence[Any]) -> str:
-    return sha256(repr(parts).encode()).hexdigest()[:12]
-
-
 def _short(text: str) -> str:
     if len(text) <= SHOWN_CHARACTERS:
         return text
-    return f"{text[:SHOWN_CHARACTERS]}… {sha256(text.encode()).hexdigest()[:12]}"
+    return f"{text[:SHOWN_CHARACTERS]}… {digest_of(text)}"

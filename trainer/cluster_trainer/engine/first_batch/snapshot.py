@@ -13,6 +13,7 @@ from cluster_trainer.engine.building.unbuilt import of_layers
 from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.replicas.state import queues
+from cluster_trainer.engine.replicas.step_context import tensorflow_variable
 from cluster_trainer.private import keras_names, tensorflow_names
 
 # Operations whose effects cannot be undone.
@@ -127,7 +128,7 @@ def copies_of(variables: Iterable[Any]) -> list[Variable]:
 
 def _parts(variable: Any) -> Any:
     """Return the local replicas' copies of one of Keras's or TensorFlow's variables."""
-    value = variable if isinstance(variable, tf.Variable) else variable.value
+    value = tensorflow_variable(variable)
     return value.values if isinstance(value, tensorflow_names.DistributedVariable) else [value]
 
 

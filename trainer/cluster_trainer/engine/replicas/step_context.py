@@ -257,7 +257,7 @@ def reduced(share: Share) -> Iterator[None]:
 
 def is_of_all(variable: Any) -> bool:
     """Tell whether every replica has a copy of a Keras or TensorFlow variable."""
-    variable, strategy = _tensorflow_variable(variable), tf.distribute.get_strategy()
+    variable, strategy = tensorflow_variable(variable), tf.distribute.get_strategy()
     if isinstance(variable, tensorflow_names.DistributedVariable):
         return True
     return tensorflow_names.replicas_in_sync(strategy) == 1 and bool(ring_of(strategy))
@@ -265,7 +265,7 @@ def is_of_all(variable: Any) -> bool:
 
 def is_aggregated(variable: Any) -> bool:
     """Tell whether a strategy itself keeps a variable's copies equal when it is assigned."""
-    variable = _tensorflow_variable(variable)
+    variable = tensorflow_variable(variable)
     is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
     return is_one_of_several and variable.aggregation != tf.VariableAggregation.NONE
 
@@ -284,12 +284,13 @@ def own(variable: Any) -> Any:
             f"{name!r} was created outside of the strategy's scope. Several replicas need the "
             "model, its optimizer and its metrics to be created within `strategy.scope()`."
         )
-    variable = _tensorflow_variable(variable)
+    variable = tensorflow_variable(variable)
     is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
     return tensorflow_names.copy_here(variable) if is_one_of_several else variable
 
 
-def _tensorflow_variable(variable: Any) -> Any:
+def tensorflow_variable(variable: Any) -> Any:
+    """Return TensorFlow's variable, which may be the value of one of Keras's."""
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.renewable import RenewableRing
+from cluster_trainer.engine.replicas.step_context import tensorflow_variable
 from cluster_trainer.problems import listed
 from cluster_trainer.settings.task import names_of
 
@@ -91,15 +92,10 @@ def _sketch_of_blocks(value: np.ndarray) -> np.ndarray:
 
 def value_of(variable: Any) -> np.ndarray:
     """Return a variable's value; a value on a CPU is not copied."""
-    value = held(variable)
+    value = tensorflow_variable(variable)
     if isinstance(value, tf.Variable):
         value = tf.raw_ops.ReadVariableOp(resource=value.handle, dtype=value.dtype)
     return np.asarray(value)
-
-
-def held(variable: Any) -> Any:
-    """Return TensorFlow's variable, which may be the value of one of Keras's."""
-    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def differ(first: np.ndarray, other: np.ndarray, tolerances: np.ndarray) -> np.ndarray:

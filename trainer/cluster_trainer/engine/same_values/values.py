@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.engine.same_values.parted import held, value_of
+from cluster_trainer.engine.replicas.step_context import tensorflow_variable
+from cluster_trainer.engine.same_values.parted import value_of
 from cluster_trainer.private import tensorflow_names
 
 CHIEF = 0
@@ -83,7 +84,7 @@ def _assign(pack: Iterable[Piece], content: bytes) -> None:
         if rows is None:
             variable.assign(given)
         else:
-            for copy in tensorflow_names.copies_of(held(variable)):
+            for copy in tensorflow_names.copies_of(tensorflow_variable(variable)):
                 copy[rows].assign(given)
         begin += size
 

@@ -88,8 +88,8 @@ def choose(mine: Call, kept: Sequence[Kept], unnoted: Collection[int] = ()) -> C
     These rules are tried in order, and the first match is returned:
 
     1. The line, its callers' lines, loop variables, parameters and the names of functions are the
-       same, with the same
-       number of earlier calls. Where these do not identify a call, the weights must be alike, too.
+       same, and so is the number of earlier calls. Where these do not identify a call, the weights
+       must be alike, too.
     2. As 1., with any number of earlier calls, if the model has the weights with which the saved
        fit began. So a script that skips earlier fits finds the right one.
     3. As 1., but the weights differ.

@@ -17,7 +17,7 @@ from cluster_trainer.own_code import is_of_script, names_in
 from cluster_trainer.same_code.script_text import digest_of
 
 DEEPEST, LONGEST = 4, 100
-"""Containers are searched to this depth, and up to this number of values."""
+"""Containers are searched and compared to this depth, and up to this number of values."""
 LIBRARIES = ("keras", "tensorflow")
 """Objects of these packages' classes, and of subclasses, change while a fit runs."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None))

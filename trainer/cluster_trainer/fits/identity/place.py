@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from cluster_trainer.fits.identity.functions import Functions, functions_within
+from cluster_trainer.fits.identity.functions import DEEPEST, LONGEST, Functions, functions_within
 from cluster_trainer.installed import OURS, PACKAGES, STANDARD, is_installed
 from cluster_trainer.same_code.script_text import digest_of
 
 OUTER_FRAMES = 40
-DEEPEST, LONGEST = 4, 100
-"""Containers are compared to this depth, and up to this number of values."""
 LIKE_A_TIME, LIKE_A_DATE = 1e8, re.compile(r"/|\d{4}")
 ITERATING = ("FOR_ITER", "LIST_EXTEND", "SET_UPDATE", "UNPACK_SEQUENCE", "UNPACK_EX")
 READERS = ("list", "tuple", "set", "dict", "sorted", "max", "min", "sum", "any", "all", "next")

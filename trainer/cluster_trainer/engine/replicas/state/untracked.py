@@ -70,8 +70,7 @@ def noting(assign: Callable[..., Any]) -> Callable[..., Any]:
 
 def _copies_of_known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
     for one in _known(model, part):
-        variable = one if isinstance(one, tf.Variable) else one.value
-        yield from tensorflow_names.copies_of(variable)
+        yield from tensorflow_names.copies_of(step_context.tensorflow_variable(one))
 
 
 def _known(model: keras.Model, part: step_context.Share) -> Iterator[Any]:
