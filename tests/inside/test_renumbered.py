@@ -79,7 +79,7 @@ def test_a_script_continues(tmp_path, workers_on, until_killed):
 def test_the_trainer_continues(tmp_path, workers_on, until_killed):
     command = ["-m", "trainer"]
     with workers_on("ab", *command, **TRAINER, TRAINER_EPOCHS=ENDLESS) as place:
-        until_killed(place, "worker-*/checkpoints/*.npz")
+        until_killed(place, "worker-*/checkpoints/[0-9]*.npz")
     with workers_on("ba", *command, **TRAINER, TRAINER_EPOCHS=ENDLESS) as place:
         place.when(lambda: "resuming from step" in place.logs, "it resumes")
         assert place.logs.count("the list of workers has changed") == 2

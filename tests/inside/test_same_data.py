@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from cluster_trainer.engine.data import pipelines, same_data
 from cluster_trainer.engine.first_batch import draws
+from conftest import strategy_of
 
 
 class Alone:
@@ -60,6 +61,13 @@ def test_nothing_is_taken_back_while_threads_read_another_source():
     assert np.random.random() == second  # noqa: NPY002
 
 
+HOOKS = {
+    "fit": "on_train_batch_end",
+    "evaluate": "on_test_batch_end",
+    "predict": "on_predict_batch_end",
+}
+
+
 class Rows(keras.utils.PyDataset):
     """Two batches."""
 
@@ -85,6 +93,54 @@ def test_data_are_noted_as_long_as_they_are_read():
     noted.clear()
     model.fit(data, epochs=2, verbose=0, callbacks=[between])
     assert list(map(len, noted)) == [0, 0]
+
+
+class Examples:
+    """A source of single examples, whose batches are endless in a fit."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return np.ones(2, np.float32), np.ones(1, np.float32)
+
+
+@pytest.fixture
+def read_now(monkeypatch):
+    """The sources that are being read, kept alive as Keras's own objects may keep them."""
+    sources = set()
+    monkeypatch.setattr(same_data, "_read_now", sources)
+    return sources
+
+
+def in_two_shares():
+    with strategy_of(2).scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    return model
+
+
+@pytest.mark.usefixtures("keeps_nothing")
+@pytest.mark.parametrize("call", HOOKS)
+@pytest.mark.parametrize("data", [Rows, Examples])
+def test_no_source_is_noted_after_a_call(call, data, read_now):
+    getattr(in_two_shares(), call)(data(), batch_size=None if data is Rows else 4, verbose=0)
+    assert not read_now
+
+
+@pytest.mark.usefixtures("keeps_nothing")
+@pytest.mark.parametrize("call", HOOKS)
+@pytest.mark.parametrize("data", [Rows, Examples])
+def test_no_source_is_noted_after_a_call_that_fails(call, data, read_now):
+    def fail(*_, **__):
+        raise ArithmeticError
+
+    failing = keras.callbacks.Callback()
+    setattr(failing, HOOKS[call], fail)
+    size = None if data is Rows else 4
+    with pytest.raises(ArithmeticError):
+        getattr(in_two_shares(), call)(data(), batch_size=size, verbose=0, callbacks=[failing])
+    assert not read_now
 
 
 def of_python(number):

@@ -14,6 +14,7 @@ import keras
 from keras.callbacks import Callback
 
 from cluster_trainer.engine.data.given_arrays import GivenArrays
+from cluster_trainer.engine.data.same_data import reading_ends
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.private import keras_names
 
@@ -156,8 +157,11 @@ def is_in_fit() -> bool:
 def announced(running: Running) -> Iterator[None]:
     """Make a call of Keras's the current one within the context."""
     before, _of_thread.running = _of_thread.running, running
+    # The iterator of a fit's validation may be read on in the next epoch.
+    reading = nullcontext() if before else reading_ends()
     try:
-        yield
+        with reading:
+            yield
     finally:
         _of_thread.running = before
 

@@ -219,6 +219,22 @@ def note_read(source: Any) -> None:
     _read_now.discard(source)
 
 
+@contextmanager
+def reading_ends() -> Iterator[None]:
+    """Note after the context that the sources whose reading began in it are no longer read.
+
+    Endless data have no end at which this could be noted, nor has a call that fails. Keras's own
+    objects, or an exception's traceback, may keep such a source for long.
+    """
+    before = WeakSet(_read_now)
+    try:
+        yield
+    finally:
+        for source in [*_read_now]:
+            if source not in before:
+                note_read(source)
+
+
 def leaving_generators() -> AbstractContextManager[None]:
     """Restore the random generators afterwards, unless threads that read data may use them."""
     return nullcontext() if _read_now else drawing_nothing()
