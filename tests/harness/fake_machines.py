@@ -77,6 +77,10 @@ class FakeMachine:
         line = f"   0: 00000000:{port:04X} 00000000:0000 0A 00000000:00000000\n"
         (self.folder / "listens").write_text(line)
 
+    def cannot_reach(self, address: str, why: str) -> None:
+        """Make the test of the connections fail for an address, such as "m2.example:2222"."""
+        (self.folder / "unreached").write_text(f"{address}\t{why}\n")
+
     def fail(self, word: str, said: str = "it failed") -> None:
         """Make docker commands of a kind fail."""
         (self.folder / f"fail-{word}").write_text(said)
@@ -166,6 +170,8 @@ def _fail(said: str) -> int:
 def _run(containers: Path, words: list[str]) -> int:
     if "--interactive" in words:  # a test of the connections
         (containers.parent / "tried").write_text(" ".join(words))
+        unreached = containers.parent / "unreached"
+        print(unreached.read_text() if unreached.exists() else "", end="")
         print("tried", flush=True)
         sys.stdin.read()
         return 0

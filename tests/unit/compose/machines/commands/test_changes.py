@@ -137,6 +137,17 @@ def test_a_start_that_fails_is_not_forgotten_where_its_worker_may_run(empty, wor
     assert first.containers == {}
 
 
+def test_a_machine_that_does_not_reach_another_is_named_with_it_and_nothing_is_started(empty):
+    empty.machines["m1"].cannot_reach("m2.example:2222", "timed out")
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 78, done
+    (line,) = [line for line in done.stderr.splitlines() if "ana@m" in line]
+    assert line.startswith("cluster-trainer: ana@m1: ")
+    assert " ana@m2 at m2.example:2222 (timed out)" in line
+    assert not any(map(empty.is_asked_to_start, empty.machines))
+    assert not empty.kept()
+
+
 def test_a_start_that_fails_leaves_neither_worker_nor_record(empty):
     empty.let_workers_run()
     empty.machines["m2"].fail("detached")
