@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,14 +60,23 @@ class Board:
 
 
 @contextmanager
-def open_board(runs: Path, image: str, output_file: Path) -> Iterator[Board]:
-    """Start TensorBoard on a folder of runs, and end it."""
+def open_board(
+    runs: Path, image: str, output_file: Path, environ: Mapping[str, str] = os.environ
+) -> Iterator[Board]:
+    """Start TensorBoard on a folder of runs, and end it.
+
+    Args:
+        runs: the folder.
+        image: the name of the image.
+        output_file: the file for its output.
+        environ: the variables of the user's shell.
+    """
     port = _free_port()
     given = {"RUNS_DIR": str(runs), "IMAGE": image, "TENSORBOARD_PORT": str(port)}
     with output_file.open("wb") as output:
         process = subprocess.Popen(
             ["env", "--default-signal=INT", *PROGRAM, "tensorboard"],
-            env=os.environ | given,
+            env={**environ, **given},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

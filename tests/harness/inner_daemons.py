@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docker.models.containers import Container
 
-from harness.waiting import logs_of, wait_inside
+from harness.waiting import logs_of, pause, wait_inside
 from harness.workbench import Workbench
 
 PROJECT = Path(__file__).parents[2]
@@ -105,6 +105,30 @@ class Machine:
         """Start it again."""
         self.container.start()
         self.wait_until_up()
+
+    @contextmanager
+    def dropping(self, *packets: str) -> Iterator[None]:
+        """Drop packets that arrive, as a firewall does. `docker exec` still works.
+
+        Args:
+            packets: the packets to drop, as options of `iptables`; none: all.
+        """
+        rule = ["INPUT", "--in-interface", "eth0", *packets, "--jump", "DROP"]
+        self.ask("iptables", "--wait", "--insert", *rule)
+        try:
+            yield
+        finally:
+            self.ask("iptables", "--wait", "--delete", *rule)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze all of its processes. Its kernel still accepts connections."""
+        pause(self.container)
+        try:
+            yield
+        finally:
+            self.container.unpause()
+            self.wait_until_up()
 
 
 @contextmanager

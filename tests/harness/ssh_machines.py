@@ -4,11 +4,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.compose import FOLDER
+from harness.compose import FOLDER, ROOT
 from harness.inner_daemons import Machine, build, build_machine, started_machines
 from harness.waiting import wait_until
 from harness.workbench import Workbench
@@ -16,6 +16,8 @@ from harness.workbench import Workbench
 IMAGE = "cluster-trainer-machine:bookworm"
 DOCKERFILE = Path(__file__).parents[1] / "machines"
 USER = "ana"
+OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "IMAGE")
+"""The variables that `make chaos` passes on to pytest, and that would change another make."""
 CONFIGURATION = """
 UserKnownHostsFile {folder}/known_hosts
 IdentityFile {folder}/key
@@ -54,16 +56,29 @@ class Operator:
         self, *arguments: str, seconds: float = 120, **environ: object
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `stdout` has all of its output."""
-        return subprocess.run(
-            self.command(*arguments),
-            env=self.environ | {name: str(value) for name, value in environ.items()},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        given = self.environ | {name: str(value) for name, value in environ.items()}
+        return _ended(self.command(*arguments), given, seconds)
+
+    def make(
+        self, *arguments: str, seconds: float = 300, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run make in the repository, as in a shell; `stdout` has all of its output."""
+        kept = {
+            name: text
+            for name, text in self.environ.items()
+            if name not in OF_MAKE and not name.startswith("TRAINER_")
+        }
+        return _ended(["make", *arguments], kept | environ, seconds)
+
+    def processes(self) -> list[str]:
+        """Return the command lines of all processes that its commands have left running."""
+        own = f"XDG_STATE_HOME={self.environ['XDG_STATE_HOME']}".encode()
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or is another user's
+                if own in (process / "environ").read_bytes().split(b"\0"):
+                    found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        return found
 
     def start(self, *arguments: str, **environ: object) -> "Started":
         """Start a command."""
@@ -78,6 +93,23 @@ class Operator:
                 start_new_session=True,
             )
         return Started(process, file)
+
+
+def _ended(
+    command: Sequence[str], environ: Mapping[str, str], seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the repository to its end; both of its streams are in `stdout`."""
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
 
 
 @dataclass(frozen=True)
