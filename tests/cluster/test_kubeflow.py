@@ -21,7 +21,8 @@ PODS = {
     "trainjob": of_trainjob,
     "tfjob": of_tfjob,
 }
-SETTINGS = ("TRAINER_CHECKPOINT_STEPS=10", "TRAINER_THREADS=1", "VERBOSE=1")
+LEAST_STEP = 10
+SETTINGS = (f"TRAINER_CHECKPOINT_STEPS={LEAST_STEP}", "TRAINER_THREADS=1", "VERBOSE=1")
 # The operator replaces a pod with this exit code or a higher one (restartPolicy: ExitCode).
 RETRIED_FROM = 128
 
@@ -44,11 +45,14 @@ def exported(workbench):
     return run
 
 
-def trained(namespace, containers):
+def assert_resumed(namespace, containers):
+    """Wait until the pods succeed; check that all resumed at one step, with the same weights."""
     for container in containers:
         assert wait_for_end(container, LIMIT_SECONDS).code == 0, logs_of(container)
     results = [namespace.result(one, "/runs/train", i) for i, one in enumerate(containers)]
     assert len({result["weights_sha256"] for result in results}) == 1
+    (step,) = {result["resumed_from_step"] for result in results}
+    assert (step or 0) >= LEAST_STEP, results
 
 
 @pytest.mark.parametrize("kind", PODS)
@@ -59,7 +63,7 @@ def test_the_pods_train_together_and_a_killed_one_is_replaced(namespace, exporte
     containers[1].kill(signal.SIGKILL)
     assert wait_for_end(containers[1]).code >= RETRIED_FROM
     containers[1] = namespace.start(templates[1])
-    trained(namespace, containers)
+    assert_resumed(namespace, containers)
 
 
 def test_a_tfjob_ends_for_good_where_the_configuration_is_wrong(namespace, exported):

@@ -13,7 +13,8 @@ from harness.pods import action, evict, indexed, make_pods, probe, read_manifest
 from harness.waiting import logs_of, wait_for_text, wait_until
 
 LIMIT_SECONDS = 150
-SETTINGS = ("TRAINER_CHECKPOINT_STEPS=10", "TRAINER_THREADS=1")
+LEAST_STEP = 10
+SETTINGS = (f"TRAINER_CHECKPOINT_STEPS={LEAST_STEP}", "TRAINER_THREADS=1")
 COMMAND = ("--epochs", "12")
 TRAINS = "epoch  3/12  step"
 RUN_DIR = "/runs/train"
@@ -56,14 +57,27 @@ def undisturbed(workbench, job, tmp_path_factory):
         return digest, lines
 
 
-def digest_of(pods, containers):
-    """Wait until the pods succeed; return their common digest of the weights."""
+def results_of(pods, containers):
+    """Wait until the pods succeed; return their results."""
     for container in containers:
         ended = wait_for_end(container, LIMIT_SECONDS)
         assert ended.code == 0, ended.err
-    results = [pods.result(container, RUN_DIR, i) for i, container in enumerate(containers)]
-    (digest,) = {result["weights_sha256"] for result in results}
+    return [pods.result(container, RUN_DIR, i) for i, container in enumerate(containers)]
+
+
+def digest_of(pods, containers):
+    """Wait until the pods succeed; return their common digest of the weights."""
+    (digest,) = {result["weights_sha256"] for result in results_of(pods, containers)}
     return digest
+
+
+def assert_resumed(pods, containers, digest):
+    """Wait until the pods succeed; check that all resumed at one step, and their digest."""
+    results = results_of(pods, containers)
+    assert {result["weights_sha256"] for result in results} == {digest}
+    (step,) = {result["resumed_from_step"] for result in results}
+    assert (step or 0) >= LEAST_STEP, results
+    assert f"resuming from step {step}" in logs_of(containers[0])
 
 
 def wait_until_live(container, template):
@@ -90,8 +104,7 @@ def test_a_killed_pod_is_replaced_and_the_weights_are_the_same(namespace, job, u
     pods[1].kill(signal.SIGKILL)
     assert decision(job, pods[1], is_disrupted=False) == "Count"
     pods[1] = namespace.start(templates[1])
-    assert digest_of(namespace, pods) == undisturbed[0]
-    assert "resuming from step" in logs_of(pods[0])
+    assert_resumed(namespace, pods, undisturbed[0])
 
 
 def test_the_status_of_a_pod_shows_a_line_of_its_own(undisturbed):
@@ -118,7 +131,7 @@ def test_an_evicted_pod_saves_and_is_replaced(namespace, job, undisturbed, index
     assert wait_for_end(pods[index]).code == 143
     assert decision(job, pods[index], is_disrupted=True) == "Ignore"
     pods[index] = namespace.start(templates[index])
-    assert digest_of(namespace, pods) == undisturbed[0]
+    assert_resumed(namespace, pods, undisturbed[0])
 
 
 FREEZE = """
@@ -143,7 +156,7 @@ def test_a_pod_that_does_not_end_is_killed_after_its_grace_and_replaced(
     assert wait_for_end(pods[1]).code == 137
     assert decision(job, pods[1], is_disrupted=True) == "Ignore"
     pods[1] = namespace.start(templates[1])
-    assert digest_of(namespace, pods) == undisturbed[0]
+    assert_resumed(namespace, pods, undisturbed[0])
 
 
 @pytest.mark.long
@@ -157,5 +170,4 @@ def test_workers_that_gave_up_on_a_lost_node_go_on_from_the_claim(namespace, exp
     assert decision(job, pods[0], is_disrupted=False) == "Count"
     assert wait_for_end(pods[0]).code == 75
     pods = [namespace.start(template) for template in templates]
-    assert digest_of(namespace, pods) == undisturbed[0]
-    assert "resuming from step" in logs_of(pods[0])
+    assert_resumed(namespace, pods, undisturbed[0])

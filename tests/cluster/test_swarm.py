@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 TRAINING = {"TRAINER_EPOCHS": "20", "TRAINER_CHECKPOINT_STEPS": "10", "TRAINER_THREADS": "1"}
 # So many epochs follow that the loss comes during training.
 KILLED_AFTER = "epoch  1/20  step"
+LEAST_STEP = int(TRAINING["TRAINER_CHECKPOINT_STEPS"])
 RUN_SECONDS = 180
 STACK = "trainer"
 
@@ -51,12 +52,23 @@ def undisturbed(swarm, workbench):
     return digest
 
 
-def digest_of(stack):
-    """Return the weights' digest that all workers share."""
+def results_of(stack):
+    """Return the results of both workers."""
     results = stack.results()
     assert sorted(results) == ["worker-0", "worker-1"], stack.output()
-    (digest,) = {one["weights_sha256"] for found in results.values() for one in found}
+    return [one for found in results.values() for one in found]
+
+
+def digest_of(stack):
+    """Return the weights' digest that all workers share."""
+    (digest,) = {one["weights_sha256"] for one in results_of(stack)}
     return digest
+
+
+def assert_resumed(stack):
+    """Check that both workers went on from one checkpoint, and not from the beginning."""
+    (step,) = {one["resumed_from_step"] for one in results_of(stack)}
+    assert (step or 0) >= LEAST_STEP, stack.output()
 
 
 def test_a_killed_task_is_replaced_and_the_run_ends_with_the_same_weights(stack, undisturbed):
@@ -66,7 +78,7 @@ def test_a_killed_task_is_replaced_and_the_run_ends_with_the_same_weights(stack,
     (task,) = other.ask("docker", "ps", "--quiet", "--filter", f"name={STACK}_worker").split()
     other.ask("docker", "kill", task)
     stack.wait_until_complete(2, RUN_SECONDS)
-    assert "resuming from step" in stack.output()
+    assert_resumed(stack)
     assert digest_of(stack) == undisturbed
 
 
@@ -78,6 +90,7 @@ def test_a_lost_node_is_replaced_and_the_run_ends_with_the_same_weights(stack, u
     try:
         stack.swarm.wait_until_ready(1)
         stack.wait_until_complete(2, RUN_SECONDS)
+        assert_resumed(stack)
         assert digest_of(stack) == undisturbed
     finally:
         other.switch_on()
