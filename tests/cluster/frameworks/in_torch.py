@@ -19,4 +19,6 @@ for step in steps:
         weight -= 0.05 * weight.grad / workers
     if step == 20:
         print("step 20", flush=True)
+        if rank == 1 and "EXITS" in os.environ:
+            os._exit(int(os.environ["EXITS"]))  # unlike sys.exit, it waits for no other process
 print(f"trained rank {rank} of {workers}: {weight.item():.4f}", flush=True)
