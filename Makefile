@@ -31,7 +31,7 @@ engine: ## Check for Docker, Compose 2.24 and buildx; install what is missing (D
 build: engine ## Build the image for this machine: GPU where Docker has an NVIDIA runtime, else CPU
 	@if docker info --format '{{json .Runtimes}}' | grep -q '"nvidia"'; then scripts/build.sh gpu; else scripts/build.sh cpu; fi
 
-build-cpu: engine ## Build cluster-trainer:cpu. PLATFORM=linux/arm64 builds cluster-trainer:cpu-arm64, by an emulator
+build-cpu: engine ## Build cluster-trainer:cpu. PLATFORM=linux/arm64 builds cluster-trainer:cpu-arm64, with an emulator
 	@scripts/build.sh cpu $(platform)
 
 build-gpu: engine ## Build cluster-trainer:gpu

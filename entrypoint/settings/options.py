@@ -180,7 +180,7 @@ class Options:
         default="0",
         purpose="1 prints every line of every worker. Otherwise the chief prints the events of "
         "the cluster, and the others print only their own waits, warnings, errors, restarts and "
-        "end. The file train.log has all lines.",
+        "end. The trainer's own lines are all in the file train.log.",
         example="1",
     )
     metrics_port: int | None = option(

@@ -1,4 +1,4 @@
-"""Tells whether a file belongs to a script, to Python, to an installed package, or to us."""
+"""Tells whether a file is a script's, Python's, an installed package's, or this project's."""
 
 import sysconfig
 from pathlib import Path

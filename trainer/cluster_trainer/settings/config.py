@@ -84,15 +84,16 @@ class TrainerConfig(BaseSettings):
     cache: Literal["auto", "memory", "disk", "none"] = Field(
         "auto",
         description="Where the decoded pictures of a TensorFlow Datasets set are cached: in "
-        "memory, on disk in data_dir, or nowhere (none). auto takes the first cache with enough "
-        "room. The results of a run do not depend on it.",
+        "memory, on disk in TRAINER_DATA_DIR, or nowhere (none). auto takes the first cache with "
+        "enough room. The results of a run do not depend on it.",
     )
     run_dir: Annotated[Path, AfterValidator(validators.writable_directory)] = Field(
         Path("/runs"), description="Where each worker writes its results: worker-0, worker-1 …"
     )
     model_dir: Annotated[Path, AfterValidator(validators.writable_directory)] | None = Field(
         None,
-        description="Where the chief saves the trained model. If unset: its own folder in run_dir.",
+        description="Where the chief saves the trained model. "
+        "If unset: its own folder in TRAINER_RUN_DIR.",
     )
     strategy: Literal["auto", "none", "mirrored", "multiworker"] = Field(
         "auto",

@@ -12,7 +12,7 @@ from cluster_trainer.settings.names import compiling as compiling_names
 from cluster_trainer.settings.names import devices, models
 from cluster_trainer.settings.reading import did_you_mean
 
-STEPS = "the first and the last step, counted from 1 over all epochs, as 100-110"
+STEPS = "the first and the last step, counted from 1 over all epochs, such as 100-110"
 
 
 def refuse(accepted: str, advice: str = "") -> PydanticCustomError:
