@@ -112,8 +112,8 @@ report: known image ## Write a page about the newest run: curves, timeline, pred
 test: image .venv/stamp ## Run all tests but the long ones. TESTS=tests/unit PYTEST_ARGS='-k name'
 	@TESTS='$(TESTS)' scripts/test.sh $(PYTEST_ARGS)
 
-unit: .venv/stamp ## Run the tests that need no Docker, in about a minute
-	@scripts/unit.sh $(PYTEST_ARGS)
+unit: .venv/stamp ## Run the quick tests that need no Docker, in about half a minute
+	@scripts/unit.sh --numprocesses 3 -m 'not long and not slow' $(PYTEST_ARGS)
 
 inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/test_run.py PYTEST_ARGS='-k name'
 	@scripts/inside.sh $(or $(TESTS),tests/inside) $(PYTEST_ARGS)

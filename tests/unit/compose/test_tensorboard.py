@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from harness.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).parents[3] / "compose/cluster.py"
 # A worker that ends at once. `logs` runs the script of a test, which prints the worker's lines.
 DOCKER = """#!/bin/sh

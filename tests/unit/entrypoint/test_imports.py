@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).resolve().parents[3] / "entrypoint"
 ALLOWED = {*sys.stdlib_module_names, "entrypoint", "dotenv"}
 

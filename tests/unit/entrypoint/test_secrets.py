@@ -13,6 +13,8 @@ from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import sagemaker, with_contract_settings
 from harness.contracts import refusal
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2"
 HOST = {"SM_HOSTS": '["algo-1"]', "SM_CURRENT_HOST": "algo-1"}
 WRONG = {

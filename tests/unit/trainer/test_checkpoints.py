@@ -17,6 +17,8 @@ from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.files import make_folder
 
+pytestmark = pytest.mark.slow
+
 WAITED_SECONDS = 60.0
 
 

@@ -15,6 +15,8 @@ from entrypoint.export.export import filled_in
 from entrypoint.export.options import parse_options
 from harness.pods import indexed, of_jobset, of_tfjob, of_trainjob, read_manifests
 
+pytestmark = pytest.mark.slow
+
 IN_PODS = ("kubernetes", "jobset", "trainjob", "tfjob")
 IN_YAML = (*IN_PODS, "compose", "swarm")
 KINDS = (*IN_YAML, "slurm")

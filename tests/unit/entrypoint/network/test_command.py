@@ -13,6 +13,8 @@ import pytest
 from entrypoint.network.link import read_link
 from harness.ports import free_ports
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 
 

@@ -19,6 +19,8 @@ from entrypoint.packages.install import install
 from entrypoint.packages.requirements import Requirements
 from harness.wheels import write_wheel
 
+pytestmark = pytest.mark.slow
+
 LOG = Log("worker-0")
 
 

@@ -25,6 +25,8 @@ from entrypoint.status.reading import COMMAND_FILE, NETWORK_FILE, Status, read_a
 from harness.ports import free_ports
 from harness.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 SLEEP = "import time; time.sleep(300)"
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[4]
 # The entrypoint's process, with signals blocked, and a piece of work that its helper does.
 PROGRAM = """

@@ -18,6 +18,8 @@ from entrypoint.log import Log
 from entrypoint.supervision.end_marks import digest
 from entrypoint.supervision.failure_file import remove_failure
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[4]
 PYTHON = (sys.executable, "-c")
 READY = "print('ready', flush=True)"

@@ -12,6 +12,8 @@ import pytest
 from cluster_trainer.fits.identity.owner import Owner, claim, read, this_process, write
 from cluster_trainer.problems import ConfigurationError
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys
 from pathlib import Path

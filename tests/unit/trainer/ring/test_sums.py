@@ -15,6 +15,8 @@ from cluster_trainer.collectives.ring.ring import DTYPES, SMALL_BYTES, Ring
 from cluster_trainer.collectives.ring.traffic import Traffic
 from harness.rings import on_all, over_tcp, rings
 
+pytestmark = pytest.mark.slow
+
 SIZES = range(2, 9)
 sizes = pytest.mark.parametrize("size", SIZES)
 few_sizes = pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import pytest
 from harness.waiting import wait_until
 from machines import kept
 
+pytestmark = pytest.mark.slow
+
 RUNNING = {"m1": {"p-worker-0": "running"}, "m2": {"p-worker-1": "running"}, "m3": {}}
 
 

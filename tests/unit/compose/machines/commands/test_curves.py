@@ -12,6 +12,8 @@ from harness.ports import free_ports
 from harness.waiting import wait_until
 from machines import kept
 
+pytestmark = pytest.mark.slow
+
 COMPOSE = Path(__file__).parents[5] / "compose"
 PROGRAM = """
 import os, sys

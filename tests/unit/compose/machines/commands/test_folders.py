@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HOSTS = "ana@m1 ana@m2"
 
 

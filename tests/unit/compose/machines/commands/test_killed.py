@@ -6,6 +6,8 @@ import pytest
 
 from harness.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 HOSTS = "ana@m1 ana@m2"
 

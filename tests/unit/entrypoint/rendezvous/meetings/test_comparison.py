@@ -11,6 +11,8 @@ from entrypoint.errors import Problem
 from entrypoint.rendezvous.facts import host_list
 from entrypoint.rendezvous.outcome import ContradictionError
 
+pytestmark = pytest.mark.slow
+
 SAME_LIST = "All workers need the same list in the same order."
 IMAGE = "Use the same image everywhere."
 

@@ -12,6 +12,8 @@ from entrypoint.cluster.spec import ClusterSpec
 from entrypoint.rendezvous.outcome import ContradictionError, Ring
 from harness.play import Play, Player, check_circle, seen, until
 
+pytestmark = pytest.mark.slow
+
 
 async def begin(count: int, least: int, **options: object) -> Play:
     """Return workers in a ring. At least `least` of them go on after a loss."""

@@ -11,6 +11,8 @@ import pytest
 from entrypoint.rendezvous.outcome import ContradictionError, PeersMissingError
 from harness.play import Play, check_circle, until
 
+pytestmark = pytest.mark.slow
+
 LOST = [
     (count, lost)
     for count in (2, 3, 4)

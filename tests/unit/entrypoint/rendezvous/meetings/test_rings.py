@@ -13,6 +13,8 @@ from entrypoint.rendezvous.transport.messages import LARGEST_NUMBER
 from harness.play import Play, check_circle
 from harness.simulation import MemoryPort
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("token", ["a secret that they share", None], ids=["token", "no token"])
 @pytest.mark.parametrize("count", [2, 3, 5, 40])
