@@ -247,6 +247,36 @@ for scale in ways:
         step(X[start : start + 8], Y[start : start + 8])
 ended(digest(model))
 """
+# Both steps are traced before the loops, and the evaluation's last batch has one row.
+TRACED_BEFORE = """
+keras.utils.set_random_seed(8)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD(0.05)
+loss_fn = keras.losses.MeanSquaredError(reduction="sum")
+accuracy, losses = keras.metrics.BinaryAccuracy(threshold=0), keras.metrics.Mean()
+
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x) - y) ** 2)
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+@tf.function
+def test_step(x, y):
+    accuracy.update_state(y, model(x))
+    losses.update_state(loss_fn(y, model(x)))
+
+VALIDATION = tf.data.Dataset.from_tensor_slices((X, Y)).take(5).batch(2)
+for step in (train_step, test_step):
+    for size in (1, 2, 4, 8):
+        step(tf.constant(X[:size]), tf.constant(Y[:size]))
+accuracy.reset_state(), losses.reset_state()
+for x, y in share(DATA, model):
+    train_step(x, y)
+for x, y in share(VALIDATION, model):
+    test_step(x, y)
+ended(digest(model), mean(accuracy), mean(losses))
+"""
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
@@ -287,6 +317,7 @@ LOOPS = {
     "scaled in turns": SCALED_IN_TURNS,
     "scaled too late": SCALED_TOO_LATE,
     "after the loop": AFTER_THE_LOOP,
+    "traced before": TRACED_BEFORE,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }

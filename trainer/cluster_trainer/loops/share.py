@@ -34,6 +34,7 @@ from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.fits.process import present
 from cluster_trainer.fits.script.calls import call
 from cluster_trainer.loops.ring import ring_of_loop
+from cluster_trainer.loops.traces import keep_apart
 from cluster_trainer.loops.weight import Part, WeightOfShare, weight_of_share
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem, told
@@ -43,9 +44,9 @@ WHAT = "share"
 OF_OPTIMIZER = "weights of optimizer"
 PLAIN = (bool, int, float, complex, str, bytes, np.generic)
 CAUSES = (
-    "Each worker has trained for itself: by a function that was traced before the loop, by weights "
-    "or a learning rate assigned from a share, or by an optimizer that was applied outside of the "
-    "loop's body. Build and trace within the loop, and change weights by optimizers alone."
+    "Each worker has trained for itself: by a concrete function that was made before the loop, by "
+    "weights or a learning rate assigned from a share, or by an optimizer that was applied outside "
+    "of the loop's body. Build and trace within the loop, and change weights by optimizers alone."
 )
 log = logging.getLogger("trainer")
 
@@ -101,6 +102,7 @@ class _Shared:
     def _shares(self, workers: Workers, replicas: Replicas) -> Iterator[Any]:
         """Yield the shares of a pass; the body of the loop runs during the `yield`."""
         _say()
+        keep_apart()
         weight = weight_of_share()
         self._make_alike()
         self._average(workers, weight)  # the pass before may have been left early
