@@ -9,6 +9,7 @@ import tensorflow as tf
 from meeting_place import MeetingPlace
 
 from cluster_trainer import mean, share
+from cluster_trainer.engine.replicas import losses, step_context
 from cluster_trainer.problems import ConfigurationError
 
 # Each loop notes numbers that are the same on one worker and on several.
@@ -440,3 +441,17 @@ def test_where_it_cannot_share_it_says_so(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(task))
     with pytest.raises(ConfigurationError, match="several workers without a ring"):
         iter(share(batches))
+
+
+@pytest.mark.parametrize(("rows", "is_told"), [(4, True), (3, False)])
+def test_a_vector_with_as_many_losses_as_rows_is_told(rows, is_told, caplog):
+    """It may be a loss for each example, or a mean over the batch for each output."""
+    losses._warn_of_losses_like_rows.cache_clear()  # noqa: SLF001
+    weights = tf.Variable(tf.ones([2, 4]))
+    share_of_loop = step_context.Share(
+        tf.Variable(0.5), rows=frozenset({rows}), prepare=lambda *_: None
+    )
+    with step_context.in_loop(share_of_loop), tf.GradientTape() as tape:
+        of_outputs = tf.reduce_mean(tf.ones([rows, 2]) @ weights, 0)
+        tape.gradient(of_outputs, weights)
+    assert ("tf.reduce_sum(losses)" in caplog.text) == is_told
