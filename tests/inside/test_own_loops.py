@@ -16,7 +16,7 @@ from cluster_trainer.problems import ConfigurationError
 BEGINNING = """
 import json, os
 import keras, numpy as np, tensorflow as tf
-from cluster_trainer import mean, share
+from cluster_trainer import mean, share, this_worker
 
 NUMBERS = {}
 
@@ -278,6 +278,22 @@ for x, y in share(VALIDATION, model):
     test_step(x, y)
 ended(digest(model), mean(accuracy), mean(losses))
 """
+# Only the chief restores the state of the optimizer, before its first loop.
+RESTORED = """
+keras.utils.set_random_seed(9)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05))
+optimizer.build(model.trainable_variables)
+if this_worker().is_chief:
+    for slot in optimizer.inner_optimizer.variables[2:]:  # after the step and the rate
+        slot.assign(tf.ones(slot.shape))
+
+for x, y in share(DATA, model):
+    with tf.GradientTape() as tape:
+        loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
+    optimizer.apply(tape.gradient(loss, model.trainable_weights), model.trainable_weights)
+ended(digest(model), *[tf.reduce_sum(abs(tf.cast(one, "float32"))) for one in optimizer.variables])
+"""
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
@@ -319,6 +335,7 @@ LOOPS = {
     "scaled too late": SCALED_TOO_LATE,
     "after the loop": AFTER_THE_LOOP,
     "traced before": TRACED_BEFORE,
+    "restored": RESTORED,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }
