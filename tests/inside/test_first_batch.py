@@ -657,6 +657,55 @@ def test_parts_of_different_sizes_are_compared(divides_by, caplog):
     assert len(lines(caplog, logging.INFO)) == (0 if divides_by is None else 1)
 
 
+class OfRagged(keras.Model):
+    """Takes rows of different lengths, nested in rows of one length."""
+
+    def __init__(self, loss_of):
+        super().__init__()
+        self.loss_of, self.dense = loss_of, layers.Dense(1)
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(tf.ragged.map_flat_values(self.dense, data).values[..., 0])
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "is_told"),
+    [
+        (lambda rows: tf.reduce_mean(tf.reduce_sum(rows**2, 1)), False),
+        (lambda rows: tf.reduce_mean(rows.flat_values**2), True),
+        (lambda rows: tf.reduce_mean(rows.to_tensor() ** 2), True),
+    ],
+    ids=["mean of rows", "mean of values", "padded"],
+)
+def test_ragged_parts_are_compared(loss_of, is_told, caplog):
+    keras.utils.set_random_seed(1)
+    lengths = [1, 2, 1, 2, 5, 6, 5, 6]
+    rows = tf.RaggedTensor.from_row_lengths(X[: sum(lengths)], lengths)
+    nested = tf.RaggedTensor.from_uniform_row_length(rows, 1)
+    with strategy_of(2).scope():
+        model = OfRagged(loss_of)
+        model.dense.build([None, X.shape[1]])
+        model.compile("adam")
+    with fits_run_by(lambda run, given, call: run(given, call)):
+        model.fit(tf.data.Dataset.from_tensor_slices(nested).batch(8), verbose=0)
+    assert ["on 2 devices" in line for line in lines(caplog, logging.INFO)] == [True] * is_told
+
+
+def test_texts_on_several_devices_are_said_to_be_left_out(caplog):
+    texts = tf.data.Dataset.from_tensor_slices(["a"] * 8).batch(8)
+    with strategy_of(2).scope():
+        model = keras.Sequential([layers.Lambda(lambda x: tf.strings.length(x)[:, None])])
+        model.compile("sgd", lambda y, p: ops.mean(p - y))
+    with fits_run_by(lambda run, given, call: run(given, call)):
+        model.evaluate(tf.data.Dataset.zip((texts, texts.map(tf.strings.length))), verbose=0)
+    assert lines(caplog) == []
+    assert len(lines(caplog, logging.INFO)) == 1
+
+
 def test_data_that_tensorflow_shares_out_are_said_to_be_left_out(caplog):
     options = tf.data.Options()
     policy = tf.data.experimental.AutoShardPolicy.OFF

@@ -9,13 +9,14 @@ import tensorflow as tf
 from meeting_place import MeetingPlace
 
 from cluster_trainer import mean, share
+from cluster_trainer.engine.replicas import losses, step_context
 from cluster_trainer.problems import ConfigurationError
 
 # Each loop notes numbers that are the same on one worker and on several.
 BEGINNING = """
 import json, os
 import keras, numpy as np, tensorflow as tf
-from cluster_trainer import mean, share
+from cluster_trainer import mean, share, this_worker
 
 NUMBERS = {}
 
@@ -247,6 +248,52 @@ for scale in ways:
         step(X[start : start + 8], Y[start : start + 8])
 ended(digest(model))
 """
+# Both steps are traced before the loops, and the evaluation's last batch has one row.
+TRACED_BEFORE = """
+keras.utils.set_random_seed(8)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD(0.05)
+loss_fn = keras.losses.MeanSquaredError(reduction="sum")
+accuracy, losses = keras.metrics.BinaryAccuracy(threshold=0), keras.metrics.Mean()
+
+@tf.function
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(x) - y) ** 2)
+    optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+@tf.function
+def test_step(x, y):
+    accuracy.update_state(y, model(x))
+    losses.update_state(loss_fn(y, model(x)))
+
+VALIDATION = tf.data.Dataset.from_tensor_slices((X, Y)).take(5).batch(2)
+for step in (train_step, test_step):
+    for size in (1, 2, 4, 8):
+        step(tf.constant(X[:size]), tf.constant(Y[:size]))
+accuracy.reset_state(), losses.reset_state()
+for x, y in share(DATA, model):
+    train_step(x, y)
+for x, y in share(VALIDATION, model):
+    test_step(x, y)
+ended(digest(model), mean(accuracy), mean(losses))
+"""
+# Only the chief restores the state of the optimizer, before its first loop.
+RESTORED = """
+keras.utils.set_random_seed(9)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05))
+optimizer.build(model.trainable_variables)
+if this_worker().is_chief:
+    for slot in optimizer.inner_optimizer.variables[2:]:  # after the step and the rate
+        slot.assign(tf.ones(slot.shape))
+
+for x, y in share(DATA, model):
+    with tf.GradientTape() as tape:
+        loss = optimizer.scale_loss(tf.reduce_mean((model(x) - y) ** 2))
+    optimizer.apply(tape.gradient(loss, model.trainable_weights), model.trainable_weights)
+ended(digest(model), *[tf.reduce_sum(abs(tf.cast(one, "float32"))) for one in optimizer.variables])
+"""
 AT_ONCE = """
 from cluster_trainer.engine.replicas import step_context
 
@@ -287,6 +334,8 @@ LOOPS = {
     "scaled in turns": SCALED_IN_TURNS,
     "scaled too late": SCALED_TOO_LATE,
     "after the loop": AFTER_THE_LOOP,
+    "traced before": TRACED_BEFORE,
+    "restored": RESTORED,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
 }
@@ -409,3 +458,17 @@ def test_where_it_cannot_share_it_says_so(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(task))
     with pytest.raises(ConfigurationError, match="several workers without a ring"):
         iter(share(batches))
+
+
+@pytest.mark.parametrize(("rows", "is_told"), [(4, True), (3, False)])
+def test_a_vector_with_as_many_losses_as_rows_is_told(rows, is_told, caplog):
+    """It may be a loss for each example, or a mean over the batch for each output."""
+    losses._warn_of_losses_like_rows.cache_clear()  # noqa: SLF001
+    weights = tf.Variable(tf.ones([2, 4]))
+    share_of_loop = step_context.Share(
+        tf.Variable(0.5), rows=frozenset({rows}), prepare=lambda *_: None
+    )
+    with step_context.in_loop(share_of_loop), tf.GradientTape() as tape:
+        of_outputs = tf.reduce_mean(tf.ones([rows, 2]) @ weights, 0)
+        tape.gradient(of_outputs, weights)
+    assert ("tf.reduce_sum(losses)" in caplog.text) == is_told

@@ -1,6 +1,8 @@
 """A worker prepares only its own rows of a pipeline, and gets the same shares as from all rows."""
 
 import random
+from functools import partial
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -354,6 +356,34 @@ def test_it_is_read_as_a_whole(name):
     assert source.own_rows is None
     assert word in source.advice
     assert bool(word) == bool(source.advice)
+
+
+class Noting:
+    def note(self, row):
+        return noted(row)
+
+    def __call__(self, row):
+        return noted(row)
+
+
+# Functions of a `map`, and the text of the line where each begins.
+FUNCTIONS = {
+    "a function": (noted, "def noted(row)"),
+    "a lambda": (lambda row: noted(row) + 1, '"a lambda": (lambda row'),
+    "a partial function": (partial(noted), "def noted(row)"),
+    "a method": (Noting().note, "def note(self, row)"),
+    "an object": (Noting(), "def __call__(self, row)"),
+    "a tf.function": (tf.function(noted), "def noted(row)"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_advice_names_the_place_of_the_function(name):
+    function, line = FUNCTIONS[name]
+    advice = source_of(ROW.map(function).batch(4), ONE).advice
+    assert f"{Path(__file__).name}:" in advice
+    assert line in advice
+    assert "<lambda>" not in advice
 
 
 def test_nothing_is_said_of_a_pipeline_whose_maps_are_all_divided():

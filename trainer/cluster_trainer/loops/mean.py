@@ -25,7 +25,7 @@ def mean(value: Any) -> Any:
     Args:
         value: a number, a tensor of the same shape on all workers, or a structure of them. Integers
             become float32. For a metric of Keras, the result over all workers' examples is
-            returned.
+            returned. A `keras.metrics.Sum` counts a number for each step once for each worker.
 
     Returns:
         tensors, in the same structure.

@@ -34,6 +34,7 @@ from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.fits.process import present
 from cluster_trainer.fits.script.calls import call
 from cluster_trainer.loops.ring import ring_of_loop
+from cluster_trainer.loops.traces import keep_apart
 from cluster_trainer.loops.weight import Part, WeightOfShare, weight_of_share
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem, told
@@ -43,9 +44,11 @@ WHAT = "share"
 OF_OPTIMIZER = "weights of optimizer"
 PLAIN = (bool, int, float, complex, str, bytes, np.generic)
 CAUSES = (
-    "Each worker has trained for itself: by a function that was traced before the loop, by weights "
-    "or a learning rate assigned from a share, or by an optimizer that was applied outside of the "
-    "loop's body. Build and trace within the loop, and change weights by optimizers alone."
+    "Each worker has trained for itself: by a concrete function that was made before the loop, by "
+    "weights or a learning rate assigned from a share, by weights or an optimizer's state that "
+    "only some workers have restored between two loops, or by an optimizer that was applied "
+    "outside of the loop's body. Build and trace within the loop, change weights by optimizers "
+    "alone, and restore on all workers."
 )
 log = logging.getLogger("trainer")
 
@@ -68,7 +71,7 @@ def share(batches: Iterable[Any], *models: keras.Model) -> Iterable[Any]:
         models: the models that the loop uses. They begin with worker 0's values, and
             BatchNormalization's statistics are averaged over all workers when a pass ends. Of
             models that are not given, only the weights that an optimizer trains begin with worker
-            0's values.
+            0's values. So does the optimizer's state when it is first applied in a loop.
 
     Raises:
         ConfigurationError: the workers' data differ, their weights differ at the end of a pass, a
@@ -101,6 +104,7 @@ class _Shared:
     def _shares(self, workers: Workers, replicas: Replicas) -> Iterator[Any]:
         """Yield the shares of a pass; the body of the loop runs during the `yield`."""
         _say()
+        keep_apart()
         weight = weight_of_share()
         self._make_alike()
         self._average(workers, weight)  # the pass before may have been left early
@@ -268,7 +272,7 @@ def _step_of(part: Any, whole: Any, weight: WeightOfShare) -> step_context.Share
     def make_alike(optimizer: Any, variables: Sequence[Any]) -> None:
         if weight.note(optimizer, variables):
             with tf.init_scope():  # the step may be traced here
-                alike.make_variables(variables)
+                alike.make_variables([*variables, *optimizer.variables])
 
     return step_context.Share(
         weight.variable,

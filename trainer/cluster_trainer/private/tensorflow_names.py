@@ -8,6 +8,9 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 import tensorflow as tf
+
+# Keeps a function's traces; the context of a trace is part of its key.
+from tensorflow.core.function.polymorphism.function_cache import FunctionCache as _FunctionCache
 from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
 # Turn a batch into tensors, so that an iterator can yield it again.
@@ -73,6 +76,8 @@ INITIALIZE_STRATEGY = Replaceable(_StrategyBase, "__init__")
 GET_SEED = Replaceable(_random_seed, "get_seed")
 CROSS_DEVICE_OPS_OF_MIRRORED = Replaceable(_MirroredExtended, "_get_cross_device_ops")
 CROSS_DEVICE_OPS = Replaceable(CollectiveAllReduceExtended, "_get_cross_device_ops")
+LOOKUP_TRACE = Replaceable(_FunctionCache, "lookup")
+ADD_TRACE = Replaceable(_FunctionCache, "add")
 
 # The classes of tf.data's steps, by name: TensorFlow exports none of them.
 

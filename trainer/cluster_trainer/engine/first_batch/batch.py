@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
+from cluster_trainer.engine.data.pieces import rows_of
 from cluster_trainer.engine.first_batch.way import Cut, Way
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.private import tensorflow_names
@@ -40,15 +41,18 @@ class Batch:
         """Join all replicas' shares to the whole batch; all workers call this.
 
         Raises:
-            NotComparableError: a replica has no examples, a share is sparse or ragged, or every
-                replica computes the whole batch. All workers raise it.
+            NotComparableError: a replica has no examples, a share is sparse, a strategy of
+                TensorFlow's would have to gather texts, or every replica computes the whole batch.
+                All workers raise it.
         """
         if any(bool(is_whole) for _, _, *flags in shares for is_whole in flags):  # on all workers
             raise NotComparableError("every replica computes the whole batch")
         parts, weights = [one[0] for one in shares], [float(one[1]) for one in shares]
         rows, workers = [_rows(part) for part in parts], workers_of(strategy)
         if not all(workers.gather(int(all(map(all, rows)) and all(weights)), WHAT)):
-            raise NotComparableError("it has too few examples, or sparse or ragged ones")
+            raise NotComparableError("it has too few examples, or sparse ones")
+        if ring_of(strategy) is None and any(map(_has_texts, parts)):
+            raise NotComparableError("TensorFlow's strategies cannot gather texts")
         return cls(parts, weights, _cuts(rows, workers), _gathered(parts, strategy))
 
     def ways(self) -> list[Way]:
@@ -64,11 +68,15 @@ class Batch:
 
 
 def _rows(part: Any) -> list[int]:
-    """Return how many rows each dense part of a share has; 0 for a part that is not dense."""
+    """Return how many rows each part of a share has; 0 for a part that is sparse."""
     leaves = [leaf for leaf in tf.nest.flatten(part) if leaf is not None]
-    if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
+    if not all(isinstance(leaf, (tf.Tensor, tf.RaggedTensor)) for leaf in leaves):
         return [0]
-    return [int(leaf.shape[0]) for leaf in leaves if leaf.shape.rank]
+    return [int(rows_of(leaf)) for leaf in leaves if leaf.shape.rank]
+
+
+def _has_texts(part: Any) -> bool:
+    return any(leaf is not None and leaf.dtype == tf.string for leaf in tf.nest.flatten(part))
 
 
 def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
@@ -87,10 +95,20 @@ def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
     """Return the rows of all replicas, in order; values without rows are the same on all."""
 
     def gather(value: Any) -> Any:
+        if isinstance(value, tf.RaggedTensor):
+            return _ragged(value, gather(value.values))
         return gathered(value, WHAT) if value is not None and value.shape.rank else value
 
     each = tensorflow_names.for_each_replica(parts)
     return on_replicas(strategy, lambda part: tf.nest.map_structure(gather, part), each)
+
+
+def _ragged(mine: tf.RaggedTensor, values: Any) -> tf.RaggedTensor:
+    """Return the rows of all replicas, from a replica's own and all replicas' values."""
+    if mine.uniform_row_length is not None:
+        rows = tf.reduce_sum(gathered(mine.nrows()[tf.newaxis], WHAT))
+        return tf.RaggedTensor.from_uniform_row_length(values, mine.uniform_row_length, rows)
+    return tf.RaggedTensor.from_row_lengths(values, gathered(mine.row_lengths(), WHAT))
 
 
 def on_replicas(

@@ -15,6 +15,8 @@ Numbers of a whole share that your own `train_step` reports to a `keras.metrics.
 by the share, because on one device each batch counts once.
 """
 
+import logging
+from functools import cache
 from typing import Any
 
 import keras
@@ -25,6 +27,7 @@ from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names
 
+log = logging.getLogger("trainer")
 MEANS = ("mean", "sum_over_batch_size")
 _reduce_values = keras_names.REDUCE_VALUES.own
 _apply_mask = keras_names.APPLY_MASK.own
@@ -142,11 +145,24 @@ def gradient_of_batch(
     """Return gradients like TensorFlow; for variables, the gradients of the whole batch's sum."""
     targets = tf.nest.flatten(target)
     if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
+        if _share().is_of_loop and any(is_of_each(one) and one.shape[0] for one in targets):
+            _warn_of_losses_like_rows()
         output_gradients = [
             _as_of_batch(tf.ones_like(one)) if is_of_each(one) else tf.ones_like(one)
             for one in targets
         ]
     return _gradient(self, target, sources, output_gradients, unconnected_gradients)
+
+
+@cache
+def _warn_of_losses_like_rows() -> None:
+    """Warn once that only the number of losses says that they are losses of examples."""
+    log.warning(
+        "A loop over `share` takes the gradient of a vector with as many losses as its share has "
+        "rows. They count as one loss for each example. If each of them is a mean over the batch "
+        "instead, such as one loss for each output, the gradient is that of one device times the "
+        "number of workers: take the gradient of tf.reduce_sum(losses)."
+    )
 
 
 def _are_variables(sources: Any) -> bool:

@@ -245,6 +245,11 @@ def is_shared() -> bool:
     return current() is not None
 
 
+def is_in_loop() -> bool:
+    """Tell whether the body of a script's own loop runs here, and not a call of Keras's in it."""
+    return bool(_of_thread.loops)
+
+
 @contextmanager
 def reduced(share: Share) -> Iterator[None]:
     """Mark the gradients in the context as gradients of all replicas."""

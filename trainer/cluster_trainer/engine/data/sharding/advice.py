@@ -1,7 +1,9 @@
 """Explains why every worker prepares all rows of a pipeline, and advises a change."""
 
+import inspect
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from cluster_trainer.engine.data.pipelines import steps_of
@@ -15,6 +17,7 @@ from cluster_trainer.engine.data.sharding.plan import (
 from cluster_trainer.engine.data.sharding.stateless import state_of
 from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.private import tensorflow_names
+from cluster_trainer.user_frames import last_of_a_user
 
 GENERATOR = "GeneratorDataset"
 MAPS = ("MapDataset", "ParallelMapDataset")
@@ -61,15 +64,28 @@ def _operations(step: Any) -> Iterator[str]:
 def _on_map(step: Any, plan: Plan) -> str:
     if state := state_of(tensorflow_names.traced_map(step)):
         return (
-            f"a `map` may depend on earlier calls ({state}). Draw with `tf.random.stateless_…` and "
-            "a seed from the data, or in the model; call Python by "
+            f"{_named(step)} may depend on earlier calls: {state}. Draw with "
+            "`tf.random.stateless_…` and a seed from the data, or in the model; call Python by "
             "`tf.numpy_function(…, stateful=False)` if it keeps no state"
         )
     if plan.batch is None:
-        return "a `map` prepares whole batches. Call `map` before `batch`"
+        return f"{_named(step)} prepares whole batches. Call `map` before `batch`"
     if is_dense(step) and not have_one_shape(step):
-        return "the shape of a row is not known. Call `set_shape` in the `map`"
+        return f"{_named(step)} does not tell the shape of a row. Call `set_shape` in it"
     return ""
+
+
+def _named(step: Any) -> str:
+    """Return words for a `map` with the name of its function, and its place in the user's code."""
+    function = tensorflow_names.functions_of(step)[0]
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(getattr(function, "python_function", function))
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    place = last_of_a_user([(code.co_filename, code.co_firstlineno)]) if code else ""
+    shown = [one for one in (name.rpartition("<locals>.")[2], place) if one and one != "<lambda>"]
+    return f"a `map` ({', '.join(shown)})" if shown else "a `map`"
 
 
 def _on_order(step: Any, plan: Plan) -> str:
