@@ -30,9 +30,11 @@ class Engine:
 
     Attributes:
         host: its address, such as "ssh://ana@10.0.0.2"; "": the docker command's default.
+        seconds: the time limit of a command that is given none; None: no limit.
     """
 
     host: str = ""
+    seconds: float | None = None
 
     def start(
         self,
@@ -72,14 +74,14 @@ class Engine:
         Args:
             arguments: the command's arguments.
             environ: its variables; None: this process's.
-            seconds: its time limit, after which it counts as failed; None: no limit.
+            seconds: its time limit, after which it counts as failed; None: the engine's.
 
         Raises:
             EndError: there is no such command.
         """
         pipe = subprocess.PIPE
         process = self.start(arguments, environ=environ, output=pipe, errors=pipe)
-        return answer_of(process, seconds)
+        return answer_of(process, seconds or self.seconds)
 
     def output_of(self, *arguments: str) -> str:
         """Run `docker …` and return its output, without the last newline.
@@ -104,6 +106,11 @@ class Engine:
 LOCAL = Engine()
 start, ask, output_of, inspected = LOCAL.start, LOCAL.ask, LOCAL.output_of, LOCAL.inspected
 time_of_engine = LOCAL.time
+
+
+def is_gone(said: str) -> bool:
+    """Tell whether a docker command failed because there is no such container."""
+    return any(text in said.lower() for text in ("no such container", "no such object"))
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
@@ -183,11 +190,18 @@ class Project:
 
         Args:
             options: options of `docker ps`.
+
+        Raises:
+            EndError: the engine does not answer.
         """
         ids = self.containers(*options)
+        if not ids:
+            return []
+        ended = self.engine.ask("inspect", "--format", WORKER, *ids)
         # If a container has just been removed, `inspect` fails and still describes the others.
-        inspect = ("inspect", "--format", WORKER)
-        lines = self.engine.ask(*inspect, *ids).stdout.splitlines() if ids else []
+        if ended.returncode and not is_gone(ended.stderr):
+            raise EndError(EXIT_ERROR, ended.stderr.strip())
+        lines = ended.stdout.splitlines()
         parts = [fields for line in lines if len(fields := line.split()) == FIELDS]
         found = [WorkerContainer(one[0], one[1], int(one[2]), *one[3:]) for one in parts]
         workers = (one for one in found if one.service.startswith("worker-"))

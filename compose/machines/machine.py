@@ -25,6 +25,8 @@ OPTIONS = (
 the user's configuration requires."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
+ENGINE_SECONDS = 30.0
+"""The time limit of a docker command over an ssh:// address, which never notices a lost machine."""
 RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
 START = "cluster-trainer.start"
@@ -58,7 +60,7 @@ class Machine:
     @property
     def engine(self) -> Engine:
         """Its Docker engine."""
-        return Engine(f"ssh://{self.host.target}")
+        return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS)
 
     def start(
         self, command: str, *, source: int | None = None, output: int | None = None
