@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, cast
 
+from local_cluster import processes
 from local_cluster.messages import EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
 
@@ -52,13 +53,12 @@ class Engine:
         """
         where = ("--host", self.host) if self.host else ()
         try:
-            return subprocess.Popen(
+            return processes.start(
                 ["docker", *where, *arguments],
                 env=environ,
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
                 stderr=errors,
-                start_new_session=True,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_DOCKER) from None

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Callable, TypeVar
 
+from local_cluster import processes
 from local_cluster.engine import Engine
 from local_cluster.messages import EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
@@ -71,12 +72,11 @@ class Machine:
             EndError: there is no ssh command.
         """
         try:
-            return subprocess.Popen(
+            return processes.start(
                 ["ssh", *OPTIONS, *self.host.ssh, command],
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
                 stderr=subprocess.PIPE,
-                start_new_session=True,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_SSH) from None
@@ -119,9 +119,17 @@ def of(hosts: Sequence[Host]) -> list[Machine]:
 
 
 def at_once(what: Callable[[T], R], those: Sequence[T]) -> list[R]:
-    """Call a function for all items at the same time; return the results in the items' order."""
+    """Call a function for all items at the same time; return the results in the items' order.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; the programs that the calls waited for are killed.
+    """
     with ThreadPoolExecutor(max_workers=max(1, len(those))) as pool:
-        return list(pool.map(what, those))
+        try:
+            return list(pool.map(what, those))
+        except KeyboardInterrupt:
+            processes.interrupt()
+            raise
 
 
 def last_line(text: str) -> str:
