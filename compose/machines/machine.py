@@ -64,7 +64,12 @@ class Machine:
         return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS)
 
     def start(
-        self, command: str, *, source: int | None = None, output: int | None = None
+        self,
+        command: str,
+        *,
+        source: int | None = None,
+        output: int | None = None,
+        errors: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         """Start a shell command on the machine, in a new session that Ctrl-C does not reach.
 
@@ -76,7 +81,7 @@ class Machine:
                 ["ssh", *OPTIONS, *self.host.ssh, command],
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
-                stderr=subprocess.PIPE,
+                stderr=errors,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_SSH) from None
