@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, cast
 
 from local_cluster import processes
-from local_cluster.messages import EXIT_ERROR, EndError
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
 
 NO_DOCKER = "there is no docker command here; `make engine` shows what to install."
@@ -23,6 +24,7 @@ WORKER = (
 FIELDS = 6
 """The number of the template's fields for a worker."""
 TENSORBOARD = "tensorboard"
+BY_NETWORK = ("tcp://", "ssh://", "http://", "https://")
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,27 @@ def refuse_missing(image: str) -> None:
     if "no such image" in ended.stderr.lower():
         raise EndError(EXIT_ERROR, f"there is no image {image} here; `make build` builds it.")
     raise EndError(EXIT_ERROR, ended.stderr.strip())
+
+
+def refuse_elsewhere(image: str, folder: Path) -> None:
+    """Make sure that the engine can mount a folder of this machine.
+
+    Raises:
+        EndError: it is on another machine, by DOCKER_HOST or by Docker's context.
+    """
+    where = ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").stdout.strip()
+    if not where.startswith(BY_NETWORK):
+        return
+    # An engine in a container beside this one may have the same folders.
+    made = ask("create", "--mount", f'type=bind,"source={folder}",target=/mnt', image)
+    if not made.returncode:
+        ask("rm", made.stdout.strip())
+        return
+    accepted = (
+        "an engine that has this machine's folders. `make up HOSTS=` trains on other machines"
+    )
+    received = f'received "{where}", which cannot mount {folder} ({made.stderr.strip()})'
+    raise EndError(EXIT_CONFIGURATION, f"DOCKER_HOST: {received}; accepted: {accepted}.")
 
 
 def has_nvidia() -> bool:

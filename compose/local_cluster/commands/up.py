@@ -53,6 +53,11 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
     held.enter_context(locks.of_run(settings.runs, settings.run_name, settings.user, environ))
     if not is_new:
         settings = make_folder(settings, is_new=False)
+    try:
+        engine.refuse_elsewhere(settings.image, settings.folder.path)
+    except EndError:
+        settings.folder.remove_empty()
+        raise
     point_to(settings)
     return settings
 
