@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 import subprocess
@@ -32,6 +33,9 @@ RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
 START = "cluster-trainer.start"
 """The label of a worker's container that names the start that created it."""
+IN_SH = "exec sh -c 'eval \"$(echo {coded} | base64 -d)\"'"
+"""Runs a script in sh, whatever the user's login shell is. csh and fish read quotes, newlines and
+variables in their own ways, so the script comes in letters that mean nothing to them."""
 WITH_THE_CONNECTION = "exec 3<&0; (cat; kill -TERM 0) <&3 >/dev/null 2>&1 & {command}"
 """Ends a long-running command when the connection is lost or its standard input is closed."""
 
@@ -71,14 +75,15 @@ class Machine:
         output: int | None = None,
         errors: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
-        """Start a shell command on the machine, in a new session that Ctrl-C does not reach.
+        """Start a shell script on the machine, in a new session that Ctrl-C does not reach.
 
         Raises:
             EndError: there is no ssh command.
         """
+        coded = base64.b64encode(command.encode()).decode()
         try:
             return processes.start(
-                ["ssh", *OPTIONS, *self.host.ssh, command],
+                ["ssh", *OPTIONS, *self.host.ssh, IN_SH.format(coded=coded)],
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
                 stderr=errors,
@@ -88,12 +93,11 @@ class Machine:
 
     def follow(self, command: str) -> subprocess.Popen[bytes]:
         """Start a long-running command, which ends when its standard input is closed."""
-        script = WITH_THE_CONNECTION.format(command=command)
         pipe = subprocess.PIPE
-        return self.start(f"exec sh -c {shlex.quote(script)}", source=pipe, output=pipe)
+        return self.start(WITH_THE_CONNECTION.format(command=command), source=pipe, output=pipe)
 
     def ask(self, command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on the machine, and return its exit code and its output."""
+        """Run a shell script on the machine, and return its exit code and its output."""
         return answer_of(self.start(command, output=subprocess.PIPE), seconds)
 
     def docker(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:

@@ -129,7 +129,7 @@ def send(code: CodeFolder, facts: Facts) -> str:
     size = Path(code.archive.name).stat().st_size
     script = RECEIVE.format(final=shlex.quote(place), size=size)
     with Path(code.archive.name).open("rb") as source:  # each machine reads from the start
-        process = facts.machine.start(f"sh -c {shlex.quote(script)}", source=source.fileno())
+        process = facts.machine.start(script, source=source.fileno())
         _, err = process.communicate()
     if process.returncode:
         said = last_line(err.decode(errors="replace"))
