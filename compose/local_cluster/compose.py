@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ def settled(settings: Settings) -> dict[str, str]:
         "DATA_DIR": settings.data,
         "WORKSPACE_DIR": settings.workspace,
         "SCRIPT": settings.script,
-        "OVERLAYS": " ".join(settings.overlays),
+        "OVERLAYS": shlex.join(settings.overlays),
         "GRACE_SECONDS": str(settings.grace_seconds),
         "RUN_UID": settings.user.uid,
         "RUN_GID": settings.user.gid,

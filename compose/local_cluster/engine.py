@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, cast
 
-from local_cluster.messages import EXIT_ERROR, EndError
+from local_cluster import processes
+from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
 
 NO_DOCKER = "there is no docker command here; `make engine` shows what to install."
@@ -22,6 +24,7 @@ WORKER = (
 FIELDS = 6
 """The number of the template's fields for a worker."""
 TENSORBOARD = "tensorboard"
+BY_NETWORK = ("tcp://", "ssh://", "http://", "https://")
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,11 @@ class Engine:
 
     Attributes:
         host: its address, such as "ssh://ana@10.0.0.2"; "": the docker command's default.
+        seconds: the time limit of a command that is given none; None: no limit.
     """
 
     host: str = ""
+    seconds: float | None = None
 
     def start(
         self,
@@ -50,13 +55,12 @@ class Engine:
         """
         where = ("--host", self.host) if self.host else ()
         try:
-            return subprocess.Popen(
+            return processes.start(
                 ["docker", *where, *arguments],
                 env=environ,
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
                 stderr=errors,
-                start_new_session=True,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_DOCKER) from None
@@ -72,14 +76,14 @@ class Engine:
         Args:
             arguments: the command's arguments.
             environ: its variables; None: this process's.
-            seconds: its time limit, after which it counts as failed; None: no limit.
+            seconds: its time limit, after which it counts as failed; None: the engine's.
 
         Raises:
             EndError: there is no such command.
         """
         pipe = subprocess.PIPE
         process = self.start(arguments, environ=environ, output=pipe, errors=pipe)
-        return answer_of(process, seconds)
+        return answer_of(process, seconds or self.seconds)
 
     def output_of(self, *arguments: str) -> str:
         """Run `docker …` and return its output, without the last newline.
@@ -106,6 +110,11 @@ start, ask, output_of, inspected = LOCAL.start, LOCAL.ask, LOCAL.output_of, LOCA
 time_of_engine = LOCAL.time
 
 
+def is_gone(said: str) -> bool:
+    """Tell whether a docker command failed because there is no such container."""
+    return any(text in said.lower() for text in ("no such container", "no such object"))
+
+
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     """Yield a process's output, line by line, until it ends."""
     with cast("IO[bytes]", process.stdout) as output:
@@ -125,6 +134,27 @@ def refuse_missing(image: str) -> None:
     if "no such image" in ended.stderr.lower():
         raise EndError(EXIT_ERROR, f"there is no image {image} here; `make build` builds it.")
     raise EndError(EXIT_ERROR, ended.stderr.strip())
+
+
+def refuse_elsewhere(image: str, folder: Path) -> None:
+    """Make sure that the engine can mount a folder of this machine.
+
+    Raises:
+        EndError: it is on another machine, by DOCKER_HOST or by Docker's context.
+    """
+    where = ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").stdout.strip()
+    if not where.startswith(BY_NETWORK):
+        return
+    # An engine in a container beside this one may have the same folders.
+    made = ask("create", "--mount", f'type=bind,"source={folder}",target=/mnt', image)
+    if not made.returncode:
+        ask("rm", made.stdout.strip())
+        return
+    accepted = (
+        "an engine that has this machine's folders. `make up HOSTS=` trains on other machines"
+    )
+    received = f'received "{where}", which cannot mount {folder} ({made.stderr.strip()})'
+    raise EndError(EXIT_CONFIGURATION, f"DOCKER_HOST: {received}; accepted: {accepted}.")
 
 
 def has_nvidia() -> bool:
@@ -183,11 +213,18 @@ class Project:
 
         Args:
             options: options of `docker ps`.
+
+        Raises:
+            EndError: the engine does not answer.
         """
         ids = self.containers(*options)
+        if not ids:
+            return []
+        ended = self.engine.ask("inspect", "--format", WORKER, *ids)
         # If a container has just been removed, `inspect` fails and still describes the others.
-        inspect = ("inspect", "--format", WORKER)
-        lines = self.engine.ask(*inspect, *ids).stdout.splitlines() if ids else []
+        if ended.returncode and not is_gone(ended.stderr):
+            raise EndError(EXIT_ERROR, ended.stderr.strip())
+        lines = ended.stdout.splitlines()
         parts = [fields for line in lines if len(fields := line.split()) == FIELDS]
         found = [WorkerContainer(one[0], one[1], int(one[2]), *one[3:]) for one in parts]
         workers = (one for one in found if one.service.startswith("worker-"))

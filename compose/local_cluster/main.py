@@ -81,7 +81,7 @@ def _local(
         "sample": lambda: data.sample(environ, given.names),
         "tensorboard": lambda: tensorboard(environ),
         "report": lambda: report(environ),
-        "names": lambda: check_names(environ, given.goals, given.given),
+        "names": lambda: check_names(environ, shell, given.goals, given.given),
         "begin": lambda: begin(environ),
         "down": lambda: project.down(shell),
         "logs": lambda: project.logs(shell),

@@ -1,12 +1,48 @@
-"""Runs other programs to their end."""
+"""Starts other programs, and waits for their end."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 NO_ANSWER = 124
 """The exit code of a command that reached its time limit, as with `timeout`."""
+
+_started: WeakSet[subprocess.Popen[bytes]] = WeakSet()
+_is_interrupted = False
+_one_at_a_time = threading.Lock()
+
+
+def start(line: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 -- Popen's
+    """Start a program in a new session, which a terminal's Ctrl-C does not reach.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+        KeyboardInterrupt: `interrupt` was called.
+    """
+    with _one_at_a_time:
+        if _is_interrupted:
+            raise KeyboardInterrupt
+        process = subprocess.Popen(line, start_new_session=True, **options)
+        _started.add(process)
+        return process
+
+
+def interrupt() -> None:
+    """Kill all programs that still run, and start no others: threads may wait for them."""
+    global _is_interrupted  # noqa: PLW0603 -- of the whole process, which is about to end
+    with _one_at_a_time:
+        _is_interrupted = True
+        for process in [*_started]:
+            if process.poll() is None:
+                with suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def answer_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Callable, TypeVar
 
+from local_cluster import processes
 from local_cluster.engine import Engine
 from local_cluster.messages import EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
@@ -25,10 +27,15 @@ OPTIONS = (
 the user's configuration requires."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
+ENGINE_SECONDS = 30.0
+"""The time limit of a docker command over an ssh:// address, which never notices a lost machine."""
 RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
 START = "cluster-trainer.start"
 """The label of a worker's container that names the start that created it."""
+IN_SH = "exec sh -c 'eval \"$(echo {coded} | base64 -d)\"'"
+"""Runs a script in sh, whatever the user's login shell is. csh and fish read quotes, newlines and
+variables in their own ways, so the script comes in letters that mean nothing to them."""
 WITH_THE_CONNECTION = "exec 3<&0; (cat; kill -TERM 0) <&3 >/dev/null 2>&1 & {command}"
 """Ends a long-running command when the connection is lost or its standard input is closed."""
 
@@ -58,35 +65,39 @@ class Machine:
     @property
     def engine(self) -> Engine:
         """Its Docker engine."""
-        return Engine(f"ssh://{self.host.target}")
+        return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS)
 
     def start(
-        self, command: str, *, source: int | None = None, output: int | None = None
+        self,
+        command: str,
+        *,
+        source: int | None = None,
+        output: int | None = None,
+        errors: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
-        """Start a shell command on the machine, in a new session that Ctrl-C does not reach.
+        """Start a shell script on the machine, in a new session that Ctrl-C does not reach.
 
         Raises:
             EndError: there is no ssh command.
         """
+        coded = base64.b64encode(command.encode()).decode()
         try:
-            return subprocess.Popen(
-                ["ssh", *OPTIONS, *self.host.ssh, command],
+            return processes.start(
+                ["ssh", *OPTIONS, *self.host.ssh, IN_SH.format(coded=coded)],
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+                stderr=errors,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_SSH) from None
 
     def follow(self, command: str) -> subprocess.Popen[bytes]:
         """Start a long-running command, which ends when its standard input is closed."""
-        script = WITH_THE_CONNECTION.format(command=command)
         pipe = subprocess.PIPE
-        return self.start(f"exec sh -c {shlex.quote(script)}", source=pipe, output=pipe)
+        return self.start(WITH_THE_CONNECTION.format(command=command), source=pipe, output=pipe)
 
     def ask(self, command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run a shell command on the machine, and return its exit code and its output."""
+        """Run a shell script on the machine, and return its exit code and its output."""
         return answer_of(self.start(command, output=subprocess.PIPE), seconds)
 
     def docker(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
@@ -117,9 +128,17 @@ def of(hosts: Sequence[Host]) -> list[Machine]:
 
 
 def at_once(what: Callable[[T], R], those: Sequence[T]) -> list[R]:
-    """Call a function for all items at the same time; return the results in the items' order."""
+    """Call a function for all items at the same time; return the results in the items' order.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; the programs that the calls waited for are killed.
+    """
     with ThreadPoolExecutor(max_workers=max(1, len(those))) as pool:
-        return list(pool.map(what, those))
+        try:
+            return list(pool.map(what, those))
+        except KeyboardInterrupt:
+            processes.interrupt()
+            raise
 
 
 def last_line(text: str) -> str:

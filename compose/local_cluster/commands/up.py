@@ -51,7 +51,15 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
     if is_new:
         settings = make_folder(settings, is_new=True)
     held.enter_context(locks.of_run(settings.runs, settings.run_name, settings.user, environ))
-    return settings if is_new else make_folder(settings, is_new=False)
+    if not is_new:
+        settings = make_folder(settings, is_new=False)
+    try:
+        engine.refuse_elsewhere(settings.image, settings.folder.path)
+    except EndError:
+        settings.folder.remove_empty()
+        raise
+    point_to(settings)
+    return settings
 
 
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
@@ -111,17 +119,28 @@ class StartRecord:
 
 
 def make_folder(settings: Settings, *, is_new: bool) -> Settings:
-    """Make the run's folder and the links to it; return the settings with the run's final name.
+    """Make the run's folder; return the settings with the run's final name.
 
     Raises:
         EndError: it cannot be made.
     """
     try:
         name = folders.make(settings.runs, settings.run_name, [], is_new=is_new)
-        folders.point_to(settings.runs, name, settings.project)
     except OSError as error:
         raise refusal(settings.folder, error) from error
     return replace(settings, run_name=name)
+
+
+def point_to(settings: Settings) -> None:
+    """Make the run the newest one, which `resume` and others use.
+
+    Raises:
+        EndError: the folder of all runs cannot be written.
+    """
+    try:
+        folders.point_to(settings.runs, settings.run_name, settings.project)
+    except OSError as error:
+        raise refusal(settings.folder, error) from error
 
 
 def remember(

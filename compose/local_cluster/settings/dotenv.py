@@ -10,9 +10,12 @@ from pathlib import Path
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings.names import is_taken
 
-LINE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(?P<value>.*)")
+LINE = re.compile(
+    r"\s*(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*(?P<sign>[=:])[ \t]*(?P<value>.*)"
+)
 SINGLE_QUOTED = re.compile(r"'(?P<text>[^']*)'\s*(#.*)?")
 DOUBLE_QUOTED = re.compile(r'"(?P<text>[^"\\$]*)"\s*(#.*)?')
+BOM = "\ufeff"
 PATHS = ("RUNS_DIR", "DATA_DIR", "WORKSPACE_DIR", "SCRIPT")
 BARE = re.compile(r"(?P<text>[^'\"$#\s][^$]*?|)(\s+#.*|\s*)")
 
@@ -29,8 +32,12 @@ def over(file: Path, environ: Mapping[str, str], *, strict: bool = True) -> dict
 
 def read(file: Path, *, strict: bool = True) -> dict[str, str]:
     """Return the file's values for local clusters; empty if there is no file."""
-    found = {}
-    for number, line in enumerate(_text(file, strict=strict).split("\n"), start=1):
+    found: dict[str, str] = {}
+    text = _text(file, strict=strict)
+    if strict and text.startswith(BOM):
+        received = "received a byte order mark (BOM) at its beginning"
+        raise EndError(EXIT_CONFIGURATION, f"{file}: {received}; accepted: UTF-8 without one.")
+    for number, line in enumerate(text.removeprefix(BOM).split("\n"), start=1):
         match = LINE.fullmatch(line.rstrip("\r"))
         if match and is_taken(match["name"]):
             try:
@@ -54,7 +61,10 @@ def _text(file: Path, *, strict: bool) -> str:
 
 def _value(match: re.Match[str], file: Path, number: int) -> str:
     """Return a line's value. A path is relative to the file's folder, as in Compose."""
-    text = _unquoted(match["value"], f"{file}, line {number}: {match['name']}")
+    where = f"{file}, line {number}: {match['name']}"
+    if match["sign"] == ":":  # Compose takes it, make does not
+        raise EndError(EXIT_CONFIGURATION, f"{where}: accepted: {match['name']}=value.")
+    text = _unquoted(match["value"], where)
     if text and match["name"] in PATHS:
         return os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- links are not resolved
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,15 @@ def project(environ: Mapping[str, str]) -> str:
 def runs_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of all runs, which may not exist."""
     return Path(os.path.abspath(environ.get("RUNS_DIR") or ROOT / "runs"))  # noqa: PTH100 -- a link stays
+
+
+def overlays_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the additional compose files, as given. A shell's quotes may be around a path."""
+    text = environ.get("OVERLAYS", "")
+    try:
+        return shlex.split(text)
+    except ValueError:  # an apostrophe in a path
+        return text.split()
 
 
 class GivenVariables:
@@ -118,10 +128,11 @@ class GivenVariables:
 
     def overlays(self) -> tuple[str, ...]:
         """Return the absolute paths of the additional compose files."""
-        files = self._environ.get("OVERLAYS", "").split()
+        files = overlays_of(self._environ)
         for file in files:
             if not Path(file).is_file():
-                self._refuse("OVERLAYS", file, "existing compose files", "")
+                accepted = "existing compose files, with quotes around a path that has a space"
+                self._refuse("OVERLAYS", file, accepted, "")
         return tuple(str(Path(file).resolve()) for file in files)
 
     def _refuse(self, name: str, received: str, accepted: str, instead: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from local_cluster.messages import EXIT_CONFIGURATION, EndError
+from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
 
 LIST = Path(__file__).parents[2] / "settings.env"
 PREFIX = "TRAINER_"
@@ -112,8 +112,7 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
         goal: the target.
         one_worker: whether WORKER is given: then `resume` starts that worker unchanged.
     """
-    short = {name[len(PREFIX) :] for name in passed_on() if name.startswith(PREFIX)}
-    run = frozenset({*OWN, *PLACE, *SHORT, *short, *passed_on()})
+    run = frozenset({*OWN, *PLACE, *SHORT, *_short(), *passed_on()})
     worker = frozenset({"WORKER"})
     place = frozenset({"IMAGE", "DATA_DIR", "RUN_UID", "RUN_GID", "DATASET"})
     return {
@@ -132,13 +131,37 @@ def names_of_goal(goal: str, *, one_worker: bool = False) -> frozenset[str]:
     }.get(goal, frozenset())
 
 
+def _short() -> set[str]:
+    """Return the settings' names without their prefix, which make accepts."""
+    return {name[len(PREFIX) :] for name in passed_on() if name.startswith(PREFIX)}
+
+
+def taken_from(shell: Mapping[str, str], goals: Iterable[str], given: Iterable[str]) -> list[str]:
+    """Return the shell's variables that targets take, as NAME=value.
+
+    Names with a prefix are left out: no other program has them. IMAGE and RUN_NAME are left out,
+    too: make sets them itself, and `up` prints them.
+
+    Args:
+        shell: the shell's variables, with those that make exports.
+        goals: the targets.
+        given: the names on make's command line.
+    """
+    plain = {*OWN, *SHORT, *_short()} - {"IMAGE", "NAME", *given}
+    return [f"{n}={shell[n]}" for n in sorted(plain & _taken_by(goals, given)) if shell.get(n)]
+
+
+def _taken_by(goals: Iterable[str], given: Iterable[str]) -> frozenset[str]:
+    one = "WORKER" in given
+    return frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
+
+
 def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
     """Return a sentence for each name on make's command line that no target accepts."""
     goals, given = [*goals], [*given]
     if not GOALS.issuperset(goals):  # other targets accept other names
         return []
-    one = "WORKER" in given
-    taken = frozenset[str]().union(*(names_of_goal(goal, one_worker=one) for goal in goals))
+    one, taken = "WORKER" in given, _taken_by(goals, given)
     unknown = (name for name in given if name not in taken and not OF_TOOLS.fullmatch(name))
     targets = "`make " + " ".join(goals) + (" WORKER=`" if one and "WORKER" in taken else "`")
     accepted = "accepted: the variables in docs/reference/make.md" if taken else "accepted: none"
@@ -149,10 +172,21 @@ def unknown_names(goals: Iterable[str], given: Iterable[str]) -> list[str]:
     ]
 
 
-def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequence[str]) -> int:
-    """Check the names on make's command line, and the TRAINER_ variables.
+def check_names(
+    environ: Mapping[str, str],
+    shell: Mapping[str, str],
+    goals: Sequence[str],
+    given: Sequence[str],
+) -> int:
+    """Check the names on make's command line, and the TRAINER_ variables; print those of the shell.
 
     make does this before it builds anything.
+
+    Args:
+        environ: all variables, with those of .env.
+        shell: the shell's variables.
+        goals: make's targets.
+        given: the names on make's command line.
 
     Raises:
         EndError: some are unknown; the message has a sentence for each.
@@ -164,6 +198,10 @@ def check_names(environ: Mapping[str, str], goals: Sequence[str], given: Sequenc
         problems += unknown_settings({n: text for n, text in environ.items() if n not in given})
     if problems:
         raise EndError(EXIT_CONFIGURATION, *problems)
+    if found := taken_from(shell, RUNS.intersection(goals), given):
+        name = found[0].partition("=")[0]
+        without = f"`make {' '.join(goals)} {name}=` leaves {name} out"
+        say(f"taken from your shell: {', '.join(found)} ({without})")
     return 0
 
 

@@ -13,6 +13,7 @@ from local_cluster.settings.given import (
     DEFAULT_IMAGE,
     GivenVariables,
     User,
+    overlays_of,
     project,
     runs_folder,
     services,
@@ -112,7 +113,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
             "WORKSPACE_DIR": settings.workspace,
             "SCRIPT": settings.script,
         },
-        environ.get("OVERLAYS", "").split(),
+        overlays_of(environ),
         state_folder(environ),
     )
     given.raise_problems([*unknown_settings(environ), *refused])

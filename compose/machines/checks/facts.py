@@ -11,7 +11,9 @@ from machines.host import FOLDER
 from machines.image import Image
 from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
 
+BEGIN = "begin=1\n"
 PROBE = """
+echo begin=1
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
 echo "cores=$(nproc 2>/dev/null)"
 d={folder}; case $d in "~/"*) d="$HOME/${{d#"~/"}}";; esac; echo "dir=$d"
@@ -107,12 +109,15 @@ def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
         start: the project's last start, whose workers the machine lists; "": it is unknown.
     """
     begin = time.time()
-    ended = machine.ask(f"sh -c {shlex.quote(probe(machine, image, project, start))}")
+    ended = machine.ask(probe(machine, image, project, start))
     end = time.time()
     if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
         return Facts(machine, {}, last_line(ended.stderr))
     told: dict[str, list[str]] = {"container": [container_of(machine, project)]}
-    for line in ended.stdout.splitlines():
+    printed, _, answer = ended.stdout.partition(BEGIN)
+    if printed.strip():
+        told["printed"] = [last_line(printed)]
+    for line in answer.splitlines():
         name, _, value = line.partition("=")
         told.setdefault(name, []).append(value)
     return Facts(machine, told, clock=_ahead(int(told["time"][0]), begin, end))

@@ -37,6 +37,11 @@ def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
     if not facts.one("docker"):
         yield f"Docker does not answer there: {last_line(facts.one('docker_error'))}"
         return
+    if printed := facts.one("printed"):
+        yield (
+            f'its login shell prints "{printed}" at each command, and Docker takes that for an '
+            "answer; accepted: start-up files, such as ~/.bashrc, that print on a terminal only"
+        )
     yield from _of_docker(facts)
     yield from _of_image(facts, image)
     if image.for_gpus or facts.machine.host.gpus:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from local_cluster.messages import EXIT_ERROR, complain, say
 from local_cluster.settings.given import GivenVariables
-from local_cluster.shared_folder import SharedFolder
+from local_cluster.shared_folder import SharedFolder, refusal
 from machines.copies import results
 from machines.kept import Kept
 from machines.machine import at_once
@@ -20,8 +20,15 @@ def fetch(kept: Kept, environ: Mapping[str, str], *without: str) -> int:
         kept: the cluster.
         environ: all variables; with sudo, they name the user to whom the results belong.
         without: names of files and folders to leave out.
+
+    Raises:
+        EndError: the folder of all runs on this machine cannot be made or written.
     """
-    kept.folder.make()
+    try:
+        kept.folder.root.mkdir(parents=True, exist_ok=True)
+        kept.folder.make()
+    except OSError as error:
+        raise refusal(kept.folder, error) from error
     found = at_once(lambda pair: results.fetch(pair[0], pair[1], kept, without), kept.places)
     hand_over(kept, environ)
     problems = [problem for problem in found if problem]

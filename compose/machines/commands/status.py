@@ -6,6 +6,7 @@ from typing import Any
 
 from local_cluster import engine
 from local_cluster.commands.status import described, look_at, show
+from local_cluster.messages import EndError
 from machines.kept import Kept
 from machines.machine import Machine, at_once, last_line
 
@@ -33,7 +34,10 @@ def of_one(machine: Machine, project: str, why_gone: str) -> dict[str, Any]:
     answered = machine.docker("version", seconds=30)
     if answered.returncode:
         return _unknown(machine, UNREACHABLE, last_line(answered.stderr))
-    workers = engine.Project(project, machine.engine).workers()
+    try:
+        workers = engine.Project(project, machine.engine).workers()
+    except EndError as error:  # the machine was lost between two questions
+        return _unknown(machine, UNREACHABLE, last_line(str(error)))
     own = [one for one in workers if one.service == machine.service]
     if not own:
         return _unknown(machine, GONE, why_gone)

@@ -85,6 +85,7 @@ def _start(
 
     The command can be repeated wherever it was interrupted, because of the order of the steps: the
     cluster's record changes after the earlier workers are removed, and before a worker is started.
+    The run becomes the newest one only when nothing can be refused any more.
     """
     local.refuse_engine(chosen)
     if replacement:
@@ -104,6 +105,7 @@ def _start(
     if code:
         bring.send_code(code, told)
 
+    local.point_to(chosen)
     if replacement:
         replacement.stop()
     record = local.remember(chosen, {**environ, **settings.settled(chosen, hosts)}, environ)

@@ -71,7 +71,7 @@ def pack(folder: str, without: Path) -> CodeFolder:
         file = cast("IO[bytes]", archive)
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for path in _paths(Path(folder), without):
-                count += 1
+                count += path.is_symlink() or not path.is_dir()
                 _add(tar, path, str(path.relative_to(folder)), digest)
     except OSError as error:
         message = f'WORKSPACE_DIR: received "{folder}"; accepted: a readable folder ({error}).'
@@ -81,11 +81,14 @@ def pack(folder: str, without: Path) -> CodeFolder:
 
 
 def _paths(folder: Path, without: Path) -> Iterator[Path]:
+    """Yield the files, the links, and the folders that have nothing else to be made for."""
     for place, folders, files in os.walk(folder, onerror=_raise):
         here = Path(place)
         folders[:] = sorted(one for one in folders if one not in LEFT_OUT and here / one != without)
         yield from (here / one for one in folders if (here / one).is_symlink())
         yield from (here / one for one in sorted(files))
+        if not folders and not files and here != folder:
+            yield here
 
 
 def _raise(error: OSError) -> None:
@@ -94,13 +97,13 @@ def _raise(error: OSError) -> None:
 
 def _add(tar: tarfile.TarFile, path: Path, name: str, digest: hashlib._Hash) -> None:
     info = tar.gettarinfo(path, name)
-    if not (info.isreg() or info.issym() or info.islnk()):
-        raise OSError(f"{path} is neither a file nor a link")
+    if not (info.isreg() or info.issym() or info.islnk() or info.isdir()):
+        raise OSError(f"{path} is neither a file nor a folder nor a link")
     info.mode = 0o755 if info.mode & 0o100 else 0o644
     info.uid = info.gid = 0
     info.uname = info.gname = ""
     digest.update(f"{name}\0{info.type!r}\0{info.mode}\0{info.linkname}\0".encode(errors="replace"))
-    if info.issym():
+    if info.issym() or info.isdir():
         tar.addfile(info)
         return
     content = path.read_bytes()
@@ -126,7 +129,7 @@ def send(code: CodeFolder, facts: Facts) -> str:
     size = Path(code.archive.name).stat().st_size
     script = RECEIVE.format(final=shlex.quote(place), size=size)
     with Path(code.archive.name).open("rb") as source:  # each machine reads from the start
-        process = facts.machine.start(f"sh -c {shlex.quote(script)}", source=source.fileno())
+        process = facts.machine.start(script, source=source.fileno())
         _, err = process.communicate()
     if process.returncode:
         said = last_line(err.decode(errors="replace"))

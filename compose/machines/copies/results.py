@@ -9,6 +9,7 @@ import json
 import shlex
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import IO, cast
@@ -36,23 +37,24 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
     """
     left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in without)
     command = f"tar -c -f - -C {shlex.quote(there)} {left_out} {machine.service}"
-    process = machine.start(command, output=subprocess.PIPE)
-    saved, not_saved = set(), 0
-    try:
-        with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
-            for member in tar:
-                if _save(tar, member, machine.service, kept.folder):
-                    saved.add(str(PurePosixPath(member.name)))
-                else:
-                    not_saved += 1
-    except (tarfile.TarError, OSError) as error:
-        process.kill()
-        said = last_line(process.communicate()[1].decode(errors="replace"))
-        return f"{machine.name}: the results could not be fetched: {error} ({said})"
-    _, err = process.communicate()
-    if process.returncode > WARNED:
-        said = last_line(err.decode(errors="replace"))
-        return f"{machine.name}: the results could not be fetched: {said}"
+    saved, not_saved, problem = set(), 0, ""
+    with tempfile.TemporaryFile() as errors:  # a pipe could be full before anybody reads it
+        process = machine.start(command, output=subprocess.PIPE, errors=errors.fileno())
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
+                for member in tar:
+                    if _save(tar, member, machine.service, kept.folder):
+                        saved.add(str(PurePosixPath(member.name)))
+                    else:
+                        not_saved += 1
+        except (tarfile.TarError, OSError) as error:
+            process.kill()
+            problem = f"{error}: "
+        process.communicate()
+        errors.seek(0)
+        said = last_line(errors.read().decode(errors="replace"))
+    if problem or process.returncode > WARNED:
+        return f"{machine.name}: the results could not be fetched: {problem}{said}"
     if not_saved:
         complain(f"{machine.name}: {not_saved} links or special files were not fetched")
     _save_lines(machine, kept)

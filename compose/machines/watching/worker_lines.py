@@ -17,7 +17,8 @@ LAST_TRIES = 3
 class LineFollower:
     """Shows a worker's lines, in a thread, until the last one or until it is closed.
 
-    Docker gives each line a time. After a reconnection, lines that were already shown are skipped.
+    Docker gives each line a time. After a reconnection, lines that were already shown are skipped,
+    up to the first newer one. Later ones are shown even if the machine's clock is set back.
 
     Args:
         machine: the worker's machine.
@@ -32,6 +33,7 @@ class LineFollower:
         self._machine, self._container, self._tail = machine, shlex.quote(container), tail
         self._lines = WorkerLines(machine.service, None, screen, is_chief=machine.index == 0)
         self._seen: dict[bool, bytes] = {}
+        self._skipped_to: dict[bool, bytes] = {}
         self._lock = Lock()
         self._is_last, self._is_over = Event(), Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,14 +64,16 @@ class LineFollower:
         tries = LAST_TRIES
         while not self._is_over.is_set() and tries:
             is_last = self._is_last.is_set()
-            self._process = self._machine.follow(self._command())
+            self._process = self._machine.follow(self.reconnected())
             code = take_both(self._process, self.take)
             if is_last:
                 tries = tries - 1 if code else 0
             if not self._is_last.is_set():
                 self._is_over.wait(AGAIN_SECONDS)
 
-    def _command(self) -> str:
+    def reconnected(self) -> str:
+        """Return the command of the next connection, and skip the lines that were shown before."""
+        self._skipped_to = dict(self._seen)
         since = min(self._seen.values(), default=b"").decode()
         if since:
             chosen = f"--since {since}"
@@ -82,8 +86,9 @@ class LineFollower:
         time, space, text = line.partition(b" ")
         if not space or not time[:4].isdigit():  # a message of SSH or Docker
             return
-        if time <= self._seen.get(is_error, b""):
+        if time <= self._skipped_to.get(is_error, b""):
             return
+        self._skipped_to.pop(is_error, None)
         self._seen[is_error] = time
         with self._lock:
             self._lines.take(text, is_error=is_error)

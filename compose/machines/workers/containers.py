@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from local_cluster.engine import is_gone
 from machines.machine import SSH_FAILED, Machine, at_once, container_of, last_line
 
 END_SECONDS = 60
@@ -20,7 +21,7 @@ def stop(machine: Machine, project: str) -> str:
     name = container_of(machine, project)
     stopping = f"docker stop {shlex.quote(name)}"
     ended = machine.ask(stopping, seconds=_grace(machine, name) + END_SECONDS)
-    if not ended.returncode or _is_gone(ended.stderr):
+    if not ended.returncode or is_gone(ended.stderr):
         return ""
     return f"{machine.name}: {last_line(ended.stderr)}"
 
@@ -41,13 +42,9 @@ def is_running(machine: Machine, project: str) -> bool | None:
     """Tell whether a machine's worker runs, is paused or restarts; None: it is unknown."""
     name = container_of(machine, project)
     ended = machine.docker("inspect", "--format", "{{.State.Status}}", name)
-    if ended.returncode and not _is_gone(ended.stderr):
+    if ended.returncode and not is_gone(ended.stderr):
         return None
     return ended.stdout.strip() in RUNNING
-
-
-def _is_gone(said: str) -> bool:
-    return any(text in said.lower() for text in ("no such container", "no such object"))
 
 
 def start_again(machine: Machine, project: str) -> str:
@@ -55,7 +52,7 @@ def start_again(machine: Machine, project: str) -> str:
     ended = machine.docker("start", container_of(machine, project))
     if not ended.returncode:
         return ""
-    if _is_gone(ended.stderr):
+    if is_gone(ended.stderr):
         return f"{machine.name}: {machine.service} has no container; `make resume` starts all again"
     return f"{machine.name}: {last_line(ended.stderr)}"
 
@@ -64,7 +61,7 @@ def remove(machine: Machine, project: str) -> str:
     """Remove a machine's worker; return an error message, or ""."""
     name = container_of(machine, project)
     ended = machine.docker("rm", "--force", name)
-    if not ended.returncode or _is_gone(ended.stderr):
+    if not ended.returncode or is_gone(ended.stderr):
         return ""
     by_hand = f"`docker --host {machine.engine.host} rm --force {name}` removes its worker"
     when = "when it answers again, " if ended.returncode == SSH_FAILED else ""

@@ -60,7 +60,7 @@ def _remove(machine: Machine, start: Start) -> str:
         f"made=$(docker ps --all --quiet --filter {label}) || exit; "
         '[ -z "$made" ] || docker rm --force $made'
     )
-    ended = machine.ask(f"sh -c {shlex.quote(remove)}", seconds=END_SECONDS)
+    ended = machine.ask(remove, seconds=END_SECONDS)
     if not ended.returncode:
         return ""
     by_hand = f"docker rm --force {container_of(machine, start.settings.project)}"

@@ -45,6 +45,17 @@ def test_overlays_come_last(tmp_path):
     assert compose.files(settings, nvidia=True)[-2:] == [file.resolve() for file in overlays]
 
 
+@pytest.mark.parametrize("name", ["a b.yaml", "ana's.yaml"])
+def test_overlays_of_a_run_are_found_again_whatever_their_path(tmp_path, monkeypatch, name):
+    place = tmp_path / "my project"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    (place / name).touch()
+    first = read({"OVERLAYS": f'"{name}"'}, NOW)
+    assert first.overlays == (str(place / name),)
+    assert read({"OVERLAYS": compose.settled(first)["OVERLAYS"]}, NOW).overlays == first.overlays
+
+
 def test_each_worker_has_an_address():
     found = variables({"WORKERS": "3"})
     assert found["CLUSTER_HOSTS"] == "worker-0:2222,worker-1:2222,worker-2:2222"

@@ -42,6 +42,22 @@ def test_a_value_that_compose_reads_in_its_own_way_is_refused_with_its_line(read
     assert "line 2: IMAGE" in caught.value.sentences[0]
 
 
+@pytest.mark.parametrize("line", ["IMAGE: a", "IMAGE :a", "export WORKERS: 3", "TRAINER_SEED:"])
+def test_a_colon_in_the_place_of_the_equals_sign_is_refused_with_its_line(read, line):
+    with pytest.raises(EndError) as caught:
+        read(f"OTHER: x\n{line}\n")
+    assert caught.value.code == 78
+    assert "line 2: " in caught.value.sentences[0]
+
+
+def test_a_byte_order_mark_is_refused_because_make_would_not_see_the_first_line(tmp_path):
+    file = tmp_path / ".env"
+    file.write_text("WORKERS=3\n", encoding="utf-8-sig")
+    with pytest.raises(EndError, match="BOM"):
+        dotenv.read(file)
+    assert dotenv.read(file, strict=False) == {"WORKERS": "3"}
+
+
 def test_what_is_set_wins_even_if_it_is_empty(read):
     assert read("IMAGE=a\nWORKERS=3\n", IMAGE="") == {"IMAGE": "", "WORKERS": "3"}
 

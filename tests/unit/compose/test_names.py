@@ -108,3 +108,25 @@ def test_a_name_without_its_last_letter_never_passes_unnoticed():
 def test_a_target_beside_them_may_take_names_of_its_own():
     assert names.unknown_names(["up-local", "test"], ["TESTS"]) == []
     assert names.unknown_names(["up-local"], ["TESTS"])
+
+
+@pytest.mark.parametrize(
+    ("goals", "given", "said"),
+    [
+        (["up-local"], [], ["BATCH=8", "SCRIPT=a.py", "SEED=7"]),
+        (["up-local"], ["SEED", "BATCH"], ["SCRIPT=a.py"]),
+        (["up"], [], ["BATCH=8", "HOSTS=m1", "SCRIPT=a.py", "SEED=7"]),
+        (["resume"], ["WORKER"], []),
+        (["data"], [], []),
+    ],
+)
+def test_variables_of_the_shell_that_a_target_takes_are_said(goals, given, said):
+    of_make = {"TRAINER_SEED": "7", "RUN_NAME": "x", "NAME": "y", "IMAGE": "i"}
+    own = {"SEED": "7", "BATCH": "8", "SCRIPT": "a.py", "HOSTS": "m1", "MODEL": "", "HOME": "/"}
+    assert names.taken_from(of_make | own, goals, given) == said
+
+
+@pytest.mark.parametrize(("goal", "is_said"), [("up-local", True), ("status", False)])
+def test_make_says_what_the_shell_adds_before_it_starts_something(capsysbinary, goal, is_said):
+    assert names.check_names({}, {"SEED": "7"}, [goal], []) == 0
+    assert (b"SEED=7" in capsysbinary.readouterr().out) == is_said

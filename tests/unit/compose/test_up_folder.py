@@ -196,6 +196,22 @@ def test_a_folder_in_the_place_of_the_copy_is_named_by_its_whole_path(up, tmp_pa
     assert f"{tmp_path}/runs/x/cluster.json: Is a directory" in done.stderr
 
 
+@pytest.mark.parametrize("where", ["ssh://ana@m1", "tcp://10.0.0.1:2375"])
+def test_an_engine_without_this_machines_folders_is_refused_before_anything_changes(
+    up, tmp_path, where
+):
+    docker = tmp_path / "docker"
+    elsewhere = f'context) echo {where};; create) echo "no such path" >&2; exit 1;;'
+    was = docker.read_text()
+    docker.write_text(was.replace('case "$1" in', f'case "$1" in {elsewhere}'))
+    done = up()
+    assert done.returncode == 78, done
+    assert f'DOCKER_HOST: received "{where}"' in done.stderr
+    assert [*(tmp_path / "runs").iterdir()] == []
+    docker.write_text(was.replace('case "$1" in', f'case "$1" in context) echo {where};;'))
+    assert up().returncode == 0  # it has them
+
+
 def test_settings_that_cannot_be_put_back_are_told_of(up, tmp_path):
     assert up(RUN_NAME="x", TRAINER_EPOCHS="2").returncode == 0
     state = tmp_path / "state/cluster-trainer/runs"

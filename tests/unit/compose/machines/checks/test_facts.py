@@ -3,6 +3,8 @@
 import os
 import subprocess
 
+import pytest
+
 from machines.checks import facts
 from machines.host import Host
 from machines.image import Image
@@ -21,3 +23,17 @@ def test_the_probe_tells_where_a_link_to_the_home_folder_leads(tmp_path):
     )
     assert f"real_data={tmp_path}/home" in ended.stdout.splitlines(), ended
     assert f"real_dir={tmp_path}/home/cluster-trainer-runs" in ended.stdout.splitlines(), ended
+
+
+@pytest.mark.parametrize(("text", "printed"), [("", []), ("Hi\n", ["Hi"]), ("a\nHi", ["Hi"])])
+def test_what_the_login_shell_prints_is_told_apart_from_the_answer(
+    tmp_path, monkeypatch, text, printed
+):
+    ssh = f"#!/bin/sh\nprintf '%s' '{text}'\nfor last; do :; done\nexec sh -c \"$last\"\n"
+    for name, program in (("ssh", ssh), ("docker", "#!/bin/sh\nexit 1\n")):
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    told = facts.ask(Machine(Host("ana@m0"), 0), IMAGE, "p", "")
+    assert told.told.get("printed", []) == printed
+    assert told.one("uid") == str(os.getuid())

@@ -44,6 +44,7 @@ def test_nothing_is_wrong(image):
     ("told", "image", "named"),
     [
         (without(docker=None, docker_error=["permission denied"]), CPU, "permission denied"),
+        (without(printed=["Welcome"]), CPU, '"Welcome"'),
         (without(docker=["19.03.1"]), CPU, "19.03.1"),
         (without(machine=["aarch64"]), CPU, "aarch64"),
         (without(image=["other"], docker_free=["100"]), CPU, "GB free"),

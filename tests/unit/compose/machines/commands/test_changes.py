@@ -237,3 +237,18 @@ def test_logs_stop_no_worker(world):
     (world.machines["m1"].folder / "dies").touch()
     assert world.run("attach").returncode == 1
     assert world.machines["m2"].calls("stop")
+
+
+def test_a_start_that_is_refused_leaves_the_newest_run_as_it_is(world):
+    assert world.run("down").returncode == 0
+    (world.folder / "train.py").touch()
+    tar = world.folder / "machines/bin/tar"
+    tar.write_text("#!/bin/sh\nexit 2\n")
+    tar.chmod(0o755)
+    script = {"SCRIPT": str(world.folder / "train.py"), "HOSTS": "ana@m1"}
+    assert world.run("up", **script).returncode == 78
+    latest = world.folder / "runs/latest"
+    assert latest.readlink().name == "first"
+    tar.unlink()
+    assert world.run("up", **script).returncode == 0
+    assert latest.readlink().name == world.kept().run != "first"

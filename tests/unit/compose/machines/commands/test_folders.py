@@ -1,5 +1,7 @@
 """The folder for runs and code on a machine."""
 
+import shutil
+
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -70,3 +72,19 @@ def test_results_are_fetched_after_the_workers_are_removed(empty, options):
     done = empty.run("fetch")
     assert done.returncode == 0, done
     assert (empty.folder / f"runs/{run}/worker-0/result.json").exists()
+
+
+def test_results_are_fetched_into_a_folder_of_all_runs_that_was_removed(empty):
+    assert empty.run("up", HOSTS="ana@m1").returncode == 0
+    shutil.rmtree(empty.folder / "runs")
+    done = empty.run("fetch")
+    assert done.returncode == 0, done
+    assert (empty.folder / "runs" / empty.kept().run / "worker-0").is_dir()
+
+
+def test_results_are_not_fetched_into_a_file(empty):
+    assert empty.run("up", HOSTS="ana@m1").returncode == 0
+    shutil.rmtree(empty.folder / "runs")
+    (empty.folder / "runs").touch()
+    done = empty.run("fetch")
+    assert (done.returncode, "Traceback" in done.stderr) == (78, False), done

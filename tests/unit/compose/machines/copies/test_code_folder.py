@@ -44,6 +44,7 @@ def facts_of(tmp_path):
 def test_a_folder_arrives_as_it_is(folder, tmp_path):
     (folder / ".git").mkdir()
     (folder / ".git/config").write_text("secret")
+    (folder / "logs/old").mkdir(parents=True)
     (folder / "runs").mkdir()
     (folder / "runs/large").write_text("x")
     code = code_folder.pack(str(folder), folder / "runs")
@@ -54,6 +55,8 @@ def test_a_folder_arrives_as_it_is(folder, tmp_path):
     assert (copy / "package/part.py").read_text() == "x = 1\n"
     assert os.access(copy / "train.py", os.X_OK)
     assert (copy / "link").readlink().name == "train.py"
+    assert (copy / "logs/old").is_dir()
+    assert code.files == 3
     assert not (copy / ".git").exists()
     assert not (copy / "runs").exists()
     assert code_folder.pack(str(copy), folder).digest == code.digest
@@ -66,6 +69,7 @@ def test_a_folder_arrives_as_it_is(folder, tmp_path):
         lambda folder: (folder / "train.py").rename(folder / "other.py"),
         lambda folder: (folder / "package/part.py").chmod(0o755),
         lambda folder: (folder / "new").symlink_to("train.py"),
+        lambda folder: (folder / "empty").mkdir(),
     ],
 )
 def test_any_change_gives_another_digest(folder, change):

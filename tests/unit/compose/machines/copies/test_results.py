@@ -79,6 +79,16 @@ def test_a_machine_cannot_write_beside_the_workers_folder(tmp_path, home, name):
     assert {*tmp_path.rglob("*")} == before
 
 
+@pytest.mark.timeout(60)
+def test_a_tar_that_warns_of_many_files_is_read_to_its_end(tmp_path, there, home):
+    (tmp_path / "programs/tar").write_text(
+        '#!/bin/sh\nhead -c 1000000 /dev/zero >&2\nexec /bin/tar "$@"\n'
+    )
+    (tmp_path / "programs/tar").chmod(0o755)
+    assert results.fetch(MACHINE, str(there.parent), home) == ""
+    assert (home.folder.path / "worker-0/metrics.jsonl").exists()
+
+
 def test_a_folder_that_is_gone_is_said(tmp_path, home):
     assert results.fetch(MACHINE, str(tmp_path / "gone"), home).startswith("ana@m1: ")
 

@@ -27,9 +27,20 @@ def test_a_state(line, seen):
     assert parse(line, MACHINE) == seen
 
 
-def test_a_line_that_was_shown_before_the_connection_was_lost_is_not_shown_again(capsysbinary):
+def followed(capsysbinary, *connections):
+    """Follow lines that are named by the tenths of their times; return those that are shown."""
     lines = LineFollower(MACHINE, "c", ScreenOptions(shows_all=True), None)
-    for time in ("2026-11-28T10:00:00.1Z", "2026-11-28T10:00:00.2Z", "2026-11-28T10:00:00.1Z"):
-        lines.take(f"{time} line {time[-2]}\n".encode(), is_error=False)
-    lines.take(b"Connection to m1 closed by remote host.\n", is_error=True)
-    assert capsysbinary.readouterr().out == b"worker-0 | line 1\nworker-0 | line 2\n"
+    for tenths in connections:
+        lines.reconnected()
+        for tenth in tenths:
+            lines.take(f"2026-11-28T10:00:00.{tenth}Z {tenth}\n".encode(), is_error=False)
+        lines.take(b"Connection to m1 closed by remote host.\n", is_error=True)
+    return [line[-1:].decode() for line in capsysbinary.readouterr().out.splitlines()]
+
+
+def test_lines_that_were_shown_before_the_connection_was_lost_are_not_shown_again(capsysbinary):
+    assert followed(capsysbinary, "12", "123") == ["1", "2", "3"]
+
+
+def test_a_clock_that_is_set_back_hides_no_line(capsysbinary):
+    assert followed(capsysbinary, "8923", "34") == ["8", "9", "2", "3", "4"]

@@ -1,0 +1,26 @@
+"""Commands on one machine."""
+
+from machines.host import Host
+from machines.machine import Machine
+
+SCRIPT = """
+x=$(echo a b)
+[ "$x" = 'a b' ] && echo "it's !
+\\ fine"
+cat
+exit 3
+"""
+
+
+def test_a_script_means_the_same_in_any_login_shell(tmp_path, monkeypatch):
+    """csh and fish read variables, newlines, backslashes and ! in their own ways."""
+    ssh = tmp_path / "ssh"
+    sent = tmp_path / "sent"
+    ssh.write_text(f'#!/bin/sh\nfor last; do :; done\nprintf %s "$last" >{sent}\nsh -c "$last"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    ended = Machine(Host("ana@m1"), 0).ask(SCRIPT)
+    assert (ended.returncode, ended.stdout) == (3, "it's !\n\\ fine\n")
+    before, quoted, after = sent.read_text().split("'")
+    assert (before, after) == ("exec sh -c ", "")
+    assert not {*"\n\\!"} & {*quoted}
