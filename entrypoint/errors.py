@@ -17,6 +17,13 @@ EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: a retry changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
 
+FINAL_CODES = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
+"""Codes after which a retry changes nothing."""
+SIGNAL_CODES = 128
+"""The exit code of a process that a signal ended is this plus the signal's number."""
+STOP_CODES = (SIGNAL_CODES + signal.SIGINT, SIGNAL_CODES + signal.SIGTERM)
+"""Codes of a worker that was asked to stop."""
+
 STDOUT, STDERR = 1, 2
 """File descriptors."""
 

@@ -39,7 +39,7 @@ def whole_number(low: int, high: int | None = None, *, but: Sequence[int] = ()) 
         return number if fits and number not in but else None
 
     bounds = f"from {low}" if high is None else f"from {low} to {high}"
-    exceptions = f", but not {' or '.join(map(str, but))}" if but else ""
+    exceptions = f", except {', '.join(map(str, but))}" if but else ""
     return Form(f"a whole number {bounds}{exceptions}", parse)
 
 
