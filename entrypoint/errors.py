@@ -41,6 +41,11 @@ HIDDEN = "***"
 
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
 """If a variable's name contains one of these words, its value is a secret."""
+NO_SECRET = re.compile(
+    r"(?<![^\W_])(DONKEY|HOCKEY|KEYBOARD|KEYFRAME|KEYPOINT|KEYWORD|MONKEY|TOKENIZER|TURKEY)S?"
+    r"(?![^\W_])"
+)
+"""Whole words of a name that contain one of these words, but name no secret."""
 
 PATHS = re.compile(r" \(file [^)]*\)|(?:^|(?<= ))/\S*")
 """The parts of a problem's name that are paths: `WORKER_HOSTS (file /run/secrets/hosts)`. They do
@@ -132,7 +137,8 @@ def _line(problem: Problem) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether the value of this name must not be shown."""
-    return any(word in name.upper() for word in SECRET_WORDS)
+    words = NO_SECRET.sub("", name.upper())
+    return any(word in words for word in SECRET_WORDS)
 
 
 def escaped(text: str) -> str:
