@@ -139,14 +139,14 @@ class Options:
     )
     progress_file: str | None = option(
         "PROGRESS_FILE",
-        forms.path("the path of a file that may be created"),
+        forms.path("the path of a file that exists or can be created"),
         purpose="A file that the command touches when it makes progress. If unset: a new file, "
         "whose path the command gets in this variable.",
         example="/runs/progress",
     )
     failure_file: str | None = option(
         "FAILURE_FILE",
-        forms.path("the path of a file that may be created"),
+        forms.path("the path of a file that exists or can be created"),
         purpose="The entrypoint writes the reason of a failure to this file, in a few lines. "
         "Each worker needs its own file. The file is removed at each start and after a success.",
         example="/runs/failure",
