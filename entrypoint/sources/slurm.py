@@ -15,7 +15,7 @@ from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task, spec_problems
 from entrypoint.errors import ConfigurationError, Problem, all_of, raise_any
 from entrypoint.settings.environ import Environ, whole_number
-from entrypoint.settings.forms import parse_whole_number
+from entrypoint.settings.forms import LARGEST_PORT, parse_whole_number
 from entrypoint.sources.formats.host_list import read_addresses
 from entrypoint.sources.formats.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
 
@@ -30,7 +30,6 @@ ALSO = ("SLURM_NODEID", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 T = TypeVar("T")
 
 FIRST_PORT = 8888
-LAST_PORT = 65535
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
@@ -95,7 +94,7 @@ def _misfits(
         name = "SLURM_STEP_NUM_TASKS"
         accepted = f"{sum(tasks)}, the sum of SLURM_STEP_TASKS_PER_NODE"
         yield Problem(environ.label(name), environ.get(name), accepted)
-    if port + max(tasks) - 1 > LAST_PORT:
+    if port + max(tasks) - 1 > LARGEST_PORT:
         accepted = f"a port with {max(tasks) - 1} more above it, for a node's other tasks"
         yield Problem(environ.label("WORKER_PORT"), str(port), accepted)
 
