@@ -19,12 +19,8 @@ from entrypoint.settings.forms import LARGEST_PORT, parse_whole_number
 from entrypoint.sources.formats.host_list import read_addresses
 from entrypoint.sources.formats.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
 
-NEEDS = (
-    "SLURM_PROCID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_STEP_NODELIST",
-    "SLURM_STEP_TASKS_PER_NODE",
-)
+OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
+NEEDS = ("SLURM_PROCID", *OF_A_STEP)
 ALSO = ("SLURM_NODEID", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 T = TypeVar("T")
@@ -33,12 +29,15 @@ FIRST_PORT = 8888
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
-    """Return the cluster of the step's tasks.
-
-    A batch script without srun has some of the variables, but no step. Returns None then.
-    """
-    if not all(environ.given(name) for name in NEEDS):
+    """Return the cluster of the step's tasks; None for a batch script without srun."""
+    if not any(environ.given(name) for name in OF_A_STEP):
         return None
+    advice = "Pass it to the container, or set CLUSTER_SOURCE=none to train alone."
+    raise_any(
+        Problem(name, None, "the value that srun sets for each task", advice)
+        for name in NEEDS
+        if not environ.given(name)
+    )
     own_port = None if environ.given("WORKER_PORT") else FIRST_PORT
     port = own_port or default_port
     hosts, tasks, count, _ = all_of(
