@@ -14,6 +14,7 @@ from pathlib import Path
 from entrypoint.arguments import EXPORT, SELFTEST, STATUS, Request, parse_arguments
 from entrypoint.checks.machine import check_machine
 from entrypoint.checks.options import (
+    check_files,
     check_metrics_port,
     check_min_workers,
     check_preemption,
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
             ),
         )
         environment = _environment(request, variables, options, answer, requirements)
-        _check(request, options, environment, answer)
+        _check(request, options, environment, answer, directory)
     except ConfigurationError as error:
         # Imported here: it imports subprocess, which a normal start does not need.
         from entrypoint.report.refuse import refuse  # noqa: PLC0415
@@ -114,7 +115,11 @@ def _environment(
 
 
 def _check(
-    request: Request, options: Options, environment: Mapping[str, str], answer: Answer
+    request: Request,
+    options: Options,
+    environment: Mapping[str, str],
+    answer: Answer,
+    directory: Path,
 ) -> None:
     """Raise ConfigurationError if options contradict this machine, each other, or the command."""
     ports = answer.ports
@@ -126,6 +131,7 @@ def _check(
         lambda: check_metrics_port(options.metrics_port, ports, must_be_free=not request.explain),
         lambda: check_min_workers(options, len(ports) or 1, collectives),
         lambda: check_preemption(options),
+        lambda: check_files(options, directory),
         lambda: _check_network(request, answer),
     )
 

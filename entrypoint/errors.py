@@ -17,6 +17,13 @@ EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: a retry changes nothing
 EXIT_NOT_EXECUTABLE = 126  # as a shell does
 EXIT_NOT_FOUND = 127  # as a shell does
 
+FINAL_CODES = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
+"""Codes after which a retry changes nothing."""
+SIGNAL_CODES = 128
+"""The exit code of a process that a signal ended is this plus the signal's number."""
+STOP_CODES = (SIGNAL_CODES + signal.SIGINT, SIGNAL_CODES + signal.SIGTERM)
+"""Codes of a worker that was asked to stop."""
+
 STDOUT, STDERR = 1, 2
 """File descriptors."""
 
@@ -34,6 +41,11 @@ HIDDEN = "***"
 
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
 """If a variable's name contains one of these words, its value is a secret."""
+NO_SECRET = re.compile(
+    r"(?<![^\W_])(DONKEY|HOCKEY|KEYBOARD|KEYFRAME|KEYPOINT|KEYWORD|MONKEY|TOKENIZER|TURKEY)S?"
+    r"(?![^\W_])"
+)
+"""Whole words of a name that contain one of these words, but name no secret."""
 
 PATHS = re.compile(r" \(file [^)]*\)|(?:^|(?<= ))/\S*")
 """The parts of a problem's name that are paths: `WORKER_HOSTS (file /run/secrets/hosts)`. They do
@@ -125,7 +137,8 @@ def _line(problem: Problem) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether the value of this name must not be shown."""
-    return any(word in name.upper() for word in SECRET_WORDS)
+    words = NO_SECRET.sub("", name.upper())
+    return any(word in words for word in SECRET_WORDS)
 
 
 def escaped(text: str) -> str:

@@ -13,6 +13,7 @@ from entrypoint.errors import (
     EXIT_CONFIGURATION,
     EXIT_NOT_WRITTEN,
     EXIT_PEER_LOST,
+    STOP_CODES,
     ConfigurationError,
     Problem,
     all_of,
@@ -33,7 +34,6 @@ from entrypoint.start import ResolvedStart, cluster_of
 from entrypoint.status.board import RUNNING, WAITING, Board
 from entrypoint.supervision.child.child_process import become_subreaper, block_signals
 from entrypoint.supervision.child.helper_process import run_helper
-from entrypoint.supervision.child.waiting import STOP_CODES
 from entrypoint.supervision.supervisor import end
 
 

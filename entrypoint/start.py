@@ -11,14 +11,14 @@ from entrypoint.arguments import Request
 from entrypoint.checks.machine import machine_warnings
 from entrypoint.cluster.addresses import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
-from entrypoint.errors import EXIT_CONFIGURATION, render, say
+from entrypoint.errors import EXIT_CONFIGURATION, STOP_CODES, render, say
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
 from entrypoint.status.board import STARTING, Board
 from entrypoint.supervision.child.child_process import become_subreaper, block_signals
 from entrypoint.supervision.child.helper_process import run_helper
-from entrypoint.supervision.child.waiting import STOP_CODES, Ended
+from entrypoint.supervision.child.waiting import Ended
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.metrics_process import MetricsProcess
 from entrypoint.supervision.run import EXIT_NO_PROCESS, run

@@ -58,16 +58,19 @@ def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str 
     import subprocess  # noqa: PLC0415 -- slow, and needed with GPUs only
 
     try:
-        done = subprocess.run(  # noqa: S603 -- fixed arguments
+        child = subprocess.Popen(  # noqa: S603 -- fixed arguments
             [NVIDIA_SMI, *arguments],
             env=dict(environ),
-            capture_output=True,
-            timeout=SECONDS,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
-    except (OSError, subprocess.SubprocessError):
+        output, _ = child.communicate(timeout=SECONDS)
+    except OSError:
         return None
-    return done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        child.kill()  # without a wait: a broken GPU may hold it in the kernel for ever
+        return None
+    return None if child.returncode else output.decode(errors="replace")
 
 
 def _count_listed(text: str) -> int:

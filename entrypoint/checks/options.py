@@ -1,15 +1,33 @@
-"""Checks whether METRICS_PORT is free, MIN_WORKERS is possible, and PREEMPTION_URL is used."""
+"""Checks of single options: files, METRICS_PORT, MIN_WORKERS and PREEMPTION_URL."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
-from entrypoint.errors import ConfigurationError, Problem
-from entrypoint.settings.options import Options
+from entrypoint.errors import ConfigurationError, Problem, raise_any
+from entrypoint.settings.files import is_file
+from entrypoint.settings.options import VARIABLES, Options
 
 METRICS_PORT, MIN_WORKERS = "METRICS_PORT", "MIN_WORKERS"
 TENSORFLOW = "tensorflow"
+
+
+def check_files(options: Options, directory: Path) -> None:
+    """Raise ConfigurationError if something else is where PROGRESS_FILE or FAILURE_FILE should be.
+
+    A pipe as PROGRESS_FILE would block the command, and a folder changes with each file in it.
+    FAILURE_FILE may be a pipe or a device, such as /dev/stderr.
+    """
+    wrong = {}
+    progress, failure = options.progress_file, options.failure_file
+    if progress and os.path.exists(path := directory / progress) and not is_file(path):  # noqa: PTH110 -- never raises
+        wrong["PROGRESS_FILE"] = progress
+    if failure and os.path.isdir(directory / failure):  # noqa: PTH112 -- never raises
+        wrong["FAILURE_FILE"] = failure
+    advice = "What is there is not a file."
+    raise_any(Problem(name, path, VARIABLES[name].accepted, advice) for name, path in wrong.items())
 
 
 def check_metrics_port(

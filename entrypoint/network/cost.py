@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 SMALL_BYTES, GRAIN = 2**18, 2**16
 """The ring's constants, in bytes: the limit for sums that go to all others, and the size of
-pieces.
-"""
+pieces."""
 NUMBER_BYTES = 4
 """The size of a float32."""
 NEAR_BYTES = 4_000_000

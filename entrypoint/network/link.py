@@ -13,8 +13,9 @@ SLOW = 0.6
 FAR, FAR_SECONDS = 3.0, 0.001
 """A link is long if its round trip takes this multiple of the usual one, and at least this time."""
 BITS, KILO, MEGA, GIGA = 8, 1e3, 1e6, 1e9
-LARGEST = 1e9
 """Factors for ms and Gbit/s."""
+LARGEST = 1e9
+"""The largest number of ms or Gbit/s that is read."""
 LEAST_OF_GIGA = 0.1
 """A fraction of a Gbit/s: lower rates are shown in Mbit/s."""
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from math import isfinite
 
 from entrypoint.errors import ConfigurationError, Problem
+from entrypoint.network.link import KILO
 from entrypoint.network.speed_up import Training
 
 PARAMETERS, STEP, JSON = "--parameters", "--step-ms", "--json"
 EXAMPLES = {PARAMETERS: "25e6", STEP: "250"}
 ACCEPTED = f"{PARAMETERS} NUMBER, {STEP} NUMBER, {JSON}"
-KILO = 1e3
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from entrypoint.network.link import Link, long_links, rate, round_trip, rounded, slow_links
+from entrypoint.network.link import KILO, Link, long_links, rate, round_trip, rounded, slow_links
 from entrypoint.network.speed_up import SpeedUp, Training, speed_ups
 
-KILO = 1e3
 GAP = "  "
 ASKS = "For an estimate of the speed of a training: network --parameters 25e6 --step-ms 250"
 

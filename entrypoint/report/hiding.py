@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from entrypoint.errors import HIDDEN, is_secret
 from entrypoint.strict_json import StrictJSONError, not_shown, parse_object
 
-ASSIGNMENT = re.compile(r"(-{0,2}[\w-]+)=(.*)", re.DOTALL)
-"""`--api-key=…`, or `API_KEY=…` as `env` takes it."""
+NAMED = re.compile(r"(?<![\w-])(?:[\w-]+=|-[\w-]+\s)")
+"""The name before a value: `--api-key=…`, `API_KEY=…` as `env` takes it, or `--api-key …` within a
+script of `sh -c`."""
 
 
 def shown_value(name: str, text: str) -> str:
@@ -30,16 +31,19 @@ def _without_job(text: str) -> str:
 
 
 def shown_command(words: Iterable[str]) -> list[str]:
-    """Return a command's words; the value of a flag with a secret's name is hidden."""
+    """Return a command's words; what follows the name of a secret is hidden."""
     shown: list[str] = []
     is_value = False
     for word in words:
-        assignment = ASSIGNMENT.fullmatch(word)
-        if is_value and not word.startswith("-"):
-            shown.append(HIDDEN)
-        elif assignment and is_secret(assignment[1]):
-            shown.append(f"{assignment[1]}={HIDDEN}")
-        else:
-            shown.append(word)
-        is_value = word.startswith("-") and not assignment and is_secret(word)
+        is_hidden = is_value and not word.startswith("-")
+        shown.append(HIDDEN if is_hidden else _without_secret(word))
+        is_value = word.startswith("-") and "=" not in word and is_secret(word)
     return shown
+
+
+def _without_secret(word: str) -> str:
+    """Return a word, or only its part before the first value with a secret's name."""
+    for name in NAMED.finditer(word):
+        if is_secret(name[0]):
+            return f"{word[: name.end()]}{HIDDEN}"
+    return word

@@ -45,9 +45,10 @@ def command_environment(
         variables |= _without_pages_of_warnings(variables)
         variables |= exceptions_for(variables, hosts)
     raise_any(
-        Problem(environ.label(name), f"{len(text)} characters", f"{LONGEST_VARIABLE} bytes at most")
+        Problem(environ.label(name), f"{length} bytes", f"{most} bytes at most")
         for name, text in variables.items()
-        if len(os.fsencode(f"{name}={text}")) > LONGEST_VARIABLE
+        if (most := LONGEST_VARIABLE - len(os.fsencode(f"{name}=")))
+        < (length := len(os.fsencode(text)))
     )
     return variables
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from entrypoint.cluster.addresses import AddressError, parse_address
+
 T = TypeVar("T")
 
 MOST_DIGITS = 9
-LARGEST_PORT = 65_535
+HTTP_PORT, LARGEST_PORT = 80, 65_535
 NO = ("", "no", "off", "false")
 
 
@@ -39,7 +41,7 @@ def whole_number(low: int, high: int | None = None, *, but: Sequence[int] = ()) 
         return number if fits and number not in but else None
 
     bounds = f"from {low}" if high is None else f"from {low} to {high}"
-    exceptions = f", but not {' or '.join(map(str, but))}" if but else ""
+    exceptions = f", except {', '.join(map(str, but))}" if but else ""
     return Form(f"a whole number {bounds}{exceptions}", parse)
 
 
@@ -76,8 +78,12 @@ def http_url() -> Form[str]:
 
     def parse(text: str) -> str | None:
         shown = text.strip().rstrip("/")
-        host = r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
-        return shown if re.fullmatch(rf"http://{host}", shown) else None
+        match = re.fullmatch(r"http://(\S+)", shown)
+        try:
+            parse_address(match[1] if match else "", HTTP_PORT)
+        except AddressError:
+            return None
+        return shown
 
     return Form("http:// with a host, and a port if it is not 80", parse)
 

@@ -11,12 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from entrypoint.errors import (
-    EXIT_CONFIGURATION,
-    EXIT_NOT_EXECUTABLE,
-    EXIT_NOT_FOUND,
-    Problem,
-)
+from entrypoint.errors import FINAL_CODES, STOP_CODES, Problem
 from entrypoint.settings import forms
 from entrypoint.settings.environment_variable import (
     CLUSTER_VARIABLES,
@@ -31,7 +26,6 @@ TEXT, JSON = "text", "json"
 AWS, GCP, AZURE = "aws", "gcp", "azure"
 LONGEST_SECONDS = 10_000_000
 LARGEST_EXIT_CODE = 255
-NEVER_RETRIED = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
 FEWEST_TOKEN_CHARACTERS = 16
 
 T = TypeVar("T")
@@ -145,25 +139,25 @@ class Options:
     )
     progress_file: str | None = option(
         "PROGRESS_FILE",
-        forms.path("the path of a file that may be created"),
+        forms.path("the path of a file that exists or can be created"),
         purpose="A file that the command touches when it makes progress. If unset: a new file, "
         "whose path the command gets in this variable.",
         example="/runs/progress",
     )
     failure_file: str | None = option(
         "FAILURE_FILE",
-        forms.path("the path of a file that may be created"),
+        forms.path("the path of a file that exists or can be created"),
         purpose="The entrypoint writes the reason of a failure to this file, in a few lines. "
         "Each worker needs its own file. The file is removed at each start and after a success.",
         example="/runs/failure",
     )
     peer_lost_exit_code: int = option(
         "PEER_LOST_EXIT_CODE",
-        forms.whole_number(1, LARGEST_EXIT_CODE, but=NEVER_RETRIED),
+        forms.whole_number(1, LARGEST_EXIT_CODE, but=(*FINAL_CODES, *STOP_CODES)),
         default="75",
         purpose="The exit code of a worker that lost a peer, for schedulers that retry only some "
         "codes. Kubeflow's ExitCode policy needs 128 or more. 78, 126 and 127 mean that a retry "
-        "changes nothing.",
+        "changes nothing; 130 and 143 mean that the worker was stopped.",
         example="203",
     )
     log_format: str = option(

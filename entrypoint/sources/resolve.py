@@ -9,11 +9,9 @@ from entrypoint.cluster.spec import Resolution
 from entrypoint.errors import ConfigurationError, Problem, shortened
 from entrypoint.settings.environ import Environ, whole_number
 from entrypoint.settings.environment_variable import CLUSTER_SOURCE, WORKER_HOSTS, WORKER_PORT
-from entrypoint.settings.forms import parse_whole_number
+from entrypoint.settings.forms import LARGEST_PORT, parse_whole_number
 from entrypoint.sources import AUTO, NONE, SOURCES
 from entrypoint.sources.own_task import OwnTask, find_own_task
-
-LAST_PORT = 65535
 
 Answers = Mapping[str, Resolution]
 """The results of the sources, by CLUSTER_SOURCE's names, in order of precedence."""
@@ -72,7 +70,7 @@ def _options(environ: Environ) -> tuple[str, int, list[Problem]]:
         problems.append(Problem(name, choice, CLUSTER_SOURCE.accepted))
         choice = AUTO
     try:
-        port = whole_number(environ, "WORKER_PORT", 1, LAST_PORT)
+        port = whole_number(environ, "WORKER_PORT", 1, LARGEST_PORT)
     except ConfigurationError as error:
         problems += error.problems
     return choice, port, problems

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from entrypoint.errors import ConfigurationError, Problem, all_of
+from entrypoint.errors import ConfigurationError, Problem, all_of, raise_any
 from entrypoint.settings.environ import Environ, Value
 from entrypoint.settings.environment_variable import TRAINER_PREFIX
 from entrypoint.sources.sagemaker import (
@@ -131,9 +131,19 @@ def hyperparameters(environ: Environ) -> Mapping[str, Value]:
         found = single
     else:
         found = _texts(str(path), read_object(path))
-    return {
-        variable_of(name): value for name, value in found.items() if _is_a_setting(name, value.text)
-    }
+    ours = {name: value for name, value in found.items() if _is_a_setting(name, value.text)}
+    raise_any(_spelled_twice(ours))
+    return {variable_of(name): value for name, value in ours.items()}
+
+
+def _spelled_twice(values: Mapping[str, Value]) -> Iterator[Problem]:
+    """Yield a problem for two names of one variable, such as learning-rate and learning_rate."""
+    first: dict[str, str] = {}
+    for name, value in values.items():
+        other = first.setdefault(variable_of(name), name)
+        if other != name:
+            received = f"{values[other].text} and {value.text}"
+            yield Problem(f"{value.source} {other} and {name}", received, "one of the two")
 
 
 def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:

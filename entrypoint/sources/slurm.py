@@ -15,31 +15,29 @@ from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import WORKER, ClusterSpec, Resolution, Task, spec_problems
 from entrypoint.errors import ConfigurationError, Problem, all_of, raise_any
 from entrypoint.settings.environ import Environ, whole_number
-from entrypoint.settings.forms import parse_whole_number
+from entrypoint.settings.forms import LARGEST_PORT, parse_whole_number
 from entrypoint.sources.formats.host_list import read_addresses
 from entrypoint.sources.formats.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
 
-NEEDS = (
-    "SLURM_PROCID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_STEP_NODELIST",
-    "SLURM_STEP_TASKS_PER_NODE",
-)
+OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
+NEEDS = ("SLURM_PROCID", *OF_A_STEP)
 ALSO = ("SLURM_NODEID", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID")
 
 T = TypeVar("T")
 
 FIRST_PORT = 8888
-LAST_PORT = 65535
 
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
-    """Return the cluster of the step's tasks.
-
-    A batch script without srun has some of the variables, but no step. Returns None then.
-    """
-    if not all(environ.given(name) for name in NEEDS):
+    """Return the cluster of the step's tasks; None for a batch script without srun."""
+    if not any(environ.given(name) for name in OF_A_STEP):
         return None
+    advice = "Pass it to the container, or set CLUSTER_SOURCE=none to train alone."
+    raise_any(
+        Problem(name, None, "the value that srun sets for each task", advice)
+        for name in NEEDS
+        if not environ.given(name)
+    )
     own_port = None if environ.given("WORKER_PORT") else FIRST_PORT
     port = own_port or default_port
     hosts, tasks, count, _ = all_of(
@@ -95,7 +93,7 @@ def _misfits(
         name = "SLURM_STEP_NUM_TASKS"
         accepted = f"{sum(tasks)}, the sum of SLURM_STEP_TASKS_PER_NODE"
         yield Problem(environ.label(name), environ.get(name), accepted)
-    if port + max(tasks) - 1 > LAST_PORT:
+    if port + max(tasks) - 1 > LARGEST_PORT:
         accepted = f"a port with {max(tasks) - 1} more above it, for a node's other tasks"
         yield Problem(environ.label("WORKER_PORT"), str(port), accepted)
 

@@ -19,6 +19,7 @@ from entrypoint.log import Log
 from entrypoint.settings.files import is_file
 
 VARIABLE = "END_MARKS"
+"""The variable that tells the command where to list its marks."""
 PENDING, BY = ".pending", ".by"
 OF_A_SCRIPT = "ENDED"
 """The mark of a script's fits, in its worker's folder."""
@@ -26,24 +27,18 @@ MOST_BYTES = 1_000_000
 SETTING = "TRAINER_"
 
 
-def variable(file: Path | None) -> dict[str, str]:
-    """Return the variable that tells the command where to list its marks."""
-    return {VARIABLE: str(file)} if file else {}
-
-
-def forget(file: Path | None) -> None:
+def forget(file: Path) -> None:
     """Forget the marks that the command listed before it was restarted."""
-    if file:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
+    with suppress(OSError):
+        file.unlink(missing_ok=True)
 
 
-def put(file: Path | None, by: str, log: Log) -> None:
+def put(file: Path, by: str, log: Log) -> None:
     """Rename the marks that the command has listed, after it has ended with 0 by itself.
 
     `by` is the command's digest.
     """
-    for mark in _listed(file) if file else ():
+    for mark in _listed(file):
         try:
             mark.with_suffix(BY).write_text(by)
             mark.replace(mark.with_suffix(""))

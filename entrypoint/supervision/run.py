@@ -122,13 +122,13 @@ class CommandRunner:
     grace_seconds: float
     terminal: bool
     peers: Peers | None
+    marks: Path
+    """The file in which the command lists its end marks (end_marks.py)."""
     board: Board = field(default_factory=Board)
     folder: Path | None = None
     """The command's working directory, if it is not this process's."""
     state: str = RUNNING
     """The command's state until it reports more."""
-    marks: Path | None = None
-    """The file in which the command lists its end marks (end_marks.py); None: no file."""
 
     def run(self, restart_count: int, meeting: str = "") -> tuple[Ended, Sequence[str]]:
         """Run the command to its end; return the end with the last printed lines.
@@ -153,7 +153,7 @@ class CommandRunner:
     def _run(self, restart_count: int, meeting: str) -> tuple[Ended, Sequence[str]]:
         environment = {
             **self.environment,
-            **end_marks.variable(self.marks),
+            end_marks.VARIABLE: str(self.marks),
             "RESTART_COUNT": str(restart_count),
             "START_ID": os.urandom(8).hex(),
         }

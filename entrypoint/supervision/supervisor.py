@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from entrypoint.errors import EXIT_PEER_LOST
+from entrypoint.errors import EXIT_PEER_LOST, FINAL_CODES
 from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RESTARTING, Board
 from entrypoint.supervision.child.child_process import NOTICES, STOPS, next_signal
-from entrypoint.supervision.child.waiting import FINAL_CODES, Ended, say_unheard, stopped_by
+from entrypoint.supervision.child.waiting import Ended, say_unheard, stopped_by
 from entrypoint.supervision.failure_file import remove_failure, write_failure
 from entrypoint.supervision.restarts import Count, Restarts
 

@@ -5,6 +5,7 @@ code: they communicate through environment variables and exit codes only.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -17,6 +18,11 @@ SHOWN_CHARACTERS = 200
 HIDDEN = "***"
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "KEY")
 """If a name contains one of these words, its value is hidden; the entrypoint has the same words."""
+NO_SECRET = re.compile(
+    r"(?<![^\W_])(DONKEY|HOCKEY|KEYBOARD|KEYFRAME|KEYPOINT|KEYWORD|MONKEY|TOKENIZER|TURKEY)S?"
+    r"(?![^\W_])"
+)
+"""Whole words of a name that contain one of these words, but name no secret."""
 
 
 class ExitCode(IntEnum):
@@ -38,7 +44,8 @@ class Problem:
     advice: str = ""
 
     def __str__(self) -> str:
-        is_secret = any(word in self.name.upper() for word in SECRET_WORDS)
+        words = NO_SECRET.sub("", self.name.upper())
+        is_secret = any(word in words for word in SECRET_WORDS)
         received = shown(HIDDEN if is_secret else self.received)
         sentence = f"{self.name}: received {received}; accepted: {self.accepted}."
         return f"{sentence} {self.advice}".rstrip()

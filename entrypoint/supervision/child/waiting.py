@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from entrypoint.errors import (
-    EXIT_CONFIGURATION,
-    EXIT_NOT_EXECUTABLE,
-    EXIT_NOT_FOUND,
+    FINAL_CODES,
+    SIGNAL_CODES,
+    STOP_CODES,
     how_it_ended,
     signal_name,
 )
@@ -21,12 +21,6 @@ from entrypoint.supervision.child.child_process import (
     ChildProcess,
     next_signal,
 )
-
-SIGNAL_CODES = 128
-"""The exit code of a process that a signal ended is this plus the signal's number."""
-STOP_CODES = tuple(SIGNAL_CODES + number for number in STOPS)
-FINAL_CODES = (EXIT_CONFIGURATION, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND)
-"""Codes after which a retry changes nothing."""
 
 
 @dataclass(frozen=True)

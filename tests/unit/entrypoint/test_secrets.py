@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.errors import render
+from entrypoint.report.hiding import shown_command
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import sagemaker, with_contract_settings
 from harness.contracts import refusal
@@ -113,3 +114,19 @@ def test_the_explanation_hides_what_its_name_says_is_secret(run: Callable) -> No
         assert "TRAINER_API_KEY" in ended.stdout
         assert "--password=***" in ended.stdout
         assert "--epochs" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"cd /workspace && API_KEY={SECRET} python task.py",
+        f"python task.py --api-key {SECRET}",
+        f"python task.py --epochs=3 --api-key='{SECRET} and more'",
+        f"curl 'http://host/?key={SECRET}'",
+    ],
+)
+def test_a_secret_within_a_word_of_the_command_is_hidden(script: str) -> None:
+    *before, shown = shown_command(["sh", "-c", script])
+    assert before == ["sh", "-c"]
+    assert SECRET not in shown
+    assert script.startswith(shown.removesuffix("***"))

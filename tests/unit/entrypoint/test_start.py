@@ -350,10 +350,10 @@ def test_a_slow_check_has_the_time_that_the_workers_have(
 
 
 def test_refuses_a_value_too_long_for_a_program(run: Callable, tmp_path: Path) -> None:
-    (tmp_path / "long").write_text("x" * 200_000)
+    (tmp_path / "long").write_text("é" * 65_529, encoding="utf-8")
     ended = run("true", TRAINER_MODEL_FILE="../long")
     assert ended.code == 78
-    assert "131071 bytes at most" in ended.stderr
+    assert 'received "131058 bytes"; accepted: 131057 bytes at most' in ended.stderr
 
 
 @pytest.mark.parametrize("stderr", ["/dev/full", "&-", "&0"], ids=["full", "closed", "no reader"])

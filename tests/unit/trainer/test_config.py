@@ -140,8 +140,17 @@ def test_a_secret_is_not_repeated(base, environ, arguments, name):
     assert "1 problem in" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "is_hidden"), [("monkeys", False), ("my_tokenizer", False), ("api_key", True)]
+)
+def test_a_name_that_only_looks_like_a_secrets_hides_nothing(name, is_hidden):
+    said = str(problems.Problem(name, "banana", "an apple"))
+    assert ("***" in said, "banana" in said) == (is_hidden, not is_hidden)
+
+
 def test_what_is_secret_is_the_same_for_both_packages():
     assert problems.SECRET_WORDS == errors.SECRET_WORDS
+    assert problems.NO_SECRET == errors.NO_SECRET
 
 
 def test_underscores_in_a_value_stay(base):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from entrypoint.checks import gpus
-from entrypoint.checks.gpus import check_gpus, count_gpus
+from entrypoint.checks.gpus import ask_nvidia_smi, check_gpus, count_gpus
 from entrypoint.errors import ConfigurationError
 
 TWO = """\
@@ -47,6 +50,19 @@ def test_counts_what_cuda_may_see(nvidia_smi: Callable, visible: str, count: int
 
 def test_counts_nothing_where_there_is_no_driver(tmp_path: Path) -> None:
     assert count_gpus({"PATH": str(tmp_path)}) == 0
+
+
+def test_does_not_wait_for_what_cannot_be_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken GPU may hold nvidia-smi in the kernel, where no signal ends it."""
+    program, pid = tmp_path / "nvidia-smi", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {pid}\nexec /bin/sleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(gpus, "SECONDS", 3.0)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)
+    assert ask_nvidia_smi([], {"PATH": str(tmp_path)}) is None
+    os.kill(int(pid.read_text()), signal.SIGKILL)  # it is still there
 
 
 @pytest.mark.parametrize(("expected", "text"), [(None, ""), (0, ""), (2, TWO)])

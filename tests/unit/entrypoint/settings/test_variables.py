@@ -51,9 +51,20 @@ def test_examples_are_accepted(answer: Callable, tmp_path: Path, name: str) -> N
     assert answer({**hosts, name: example}).resolution.rank == 0
 
 
-@pytest.mark.parametrize("name", ["CLUSTER_TOKEN", "TRAINER_SECRET_X", "my_password", "API_KEY"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("CLUSTER_TOKEN", "TRAINER_SECRET_X", "my_password", "API_KEY", "--api-key", "apikey"),
+        *("MASTERKEYS", "COMMONKEY", "MONKEY_KEY", "TOKENIZER_TOKEN", "myMonkey"),
+    ],
+)
 def test_secrets_are_known_by_their_names(name: str) -> None:
     assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["TRAINER_MONKEY", "--tokenizer", "num_keypoints", "KEYWORDS"])
+def test_a_word_that_only_looks_like_a_secrets_hides_nothing(name: str) -> None:
+    assert not is_secret(name)
 
 
 def test_every_default_is_accepted(tmp_path: Path) -> None:

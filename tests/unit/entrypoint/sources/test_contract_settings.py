@@ -73,6 +73,15 @@ FOLDERS = {
 }
 
 
+def test_two_spellings_of_a_hyperparameter_are_refused(tmp_path: Path) -> None:
+    """Otherwise one of the two values would be ignored."""
+    both = {"learning-rate": "0.1", "learning_rate": "0.2", "epochs": "3"}
+    found = read(tmp_path, **HOSTS, SM_HPS=json.dumps(both))
+    (problem,) = found.problems
+    assert all(name in problem.name for name in ("learning-rate", "learning_rate"))
+    assert problem.received == "0.1 and 0.2"
+
+
 def test_a_container_of_sagemakers_has_its_folders(tmp_path: Path) -> None:
     write_config(tmp_path, resourceconfig=RESOURCES)
     found = read(tmp_path)

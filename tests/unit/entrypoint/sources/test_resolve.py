@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.sources import SOURCES
+from entrypoint.sources.slurm import OF_A_STEP
 
 AS_WORKER_1 = '{"cluster":{"worker":["a:1","b:1"]},"task":{"type":"worker","index":1}}'
 WITH_CHIEF = (
@@ -172,7 +173,7 @@ def test_refuses_a_cluster_source_that_is_not_set(refused: Callable, choice: str
     [
         ("sagemaker", {}, "SM_HOSTS and SM_CURRENT_HOST are not set."),
         ("vertex", {}, "CLUSTER_SPEC is not set."),
-        ("slurm", {"SLURM_PROCID": "0"} | SLURM_LISTS, "SLURM_STEP_NUM_TASKS is not set."),
+        ("slurm", {"SLURM_PROCID": "0"}, f"{' and '.join(OF_A_STEP)} are not set."),
         ("kubernetes", SKYPILOT, "PET_NNODES and PET_NODE_RANK and PET_MASTER_ADDR are not set."),
     ],
 )

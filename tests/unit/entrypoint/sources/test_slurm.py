@@ -125,11 +125,17 @@ def test_worker_port_is_the_first_if_it_is_given() -> None:
     assert found.spec.to_json()["worker"][:3] == ["t02n13:7000", "t02n13:7001", "t02n41:7000"]
 
 
-@pytest.mark.parametrize("missing", THREE)
-def test_a_script_that_srun_has_not_started_is_no_step(missing: str) -> None:
+def test_a_script_that_srun_has_not_started_is_no_step() -> None:
     batch = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_NTASKS": "3"}
+    assert find(view(**batch, SLURM_PROCID="0"), 2222) is None
+
+
+@pytest.mark.parametrize("missing", THREE)
+def test_a_step_that_is_passed_on_in_part_is_refused(missing: str) -> None:
+    """Otherwise each task would train alone."""
     some = {name: text for name, text in THREE.items() if name != missing}
-    assert find(view(**batch, **some), 2222) is None
+    (problem,) = refusal(find, view(**some))
+    assert (problem.name, problem.received) == (missing, None)
 
 
 @pytest.mark.parametrize(

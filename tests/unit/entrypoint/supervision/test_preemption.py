@@ -173,6 +173,9 @@ def test_nothing_is_asked_unless_it_was_asked_for(run: Callable) -> None:
         ({"PREEMPTION_NOTICE": "ibm"}, "aws or gcp or azure"),
         ({"PREEMPTION_NOTICE": "aws", "PREEMPTION_URL": "https://h"}, "http:// with a host"),
         ({"PREEMPTION_NOTICE": "aws", "PREEMPTION_URL": "http://h/p"}, "http:// with a host"),
+        ({"PREEMPTION_NOTICE": "aws", "PREEMPTION_URL": "http://h:65536"}, "http:// with a host"),
+        ({"PREEMPTION_NOTICE": "aws", "PREEMPTION_URL": "http://h:0"}, "http:// with a host"),
+        ({"PREEMPTION_NOTICE": "aws", "PREEMPTION_URL": "http://[:::1]"}, "http:// with a host"),
     ],
 )
 def test_other_values_are_refused(run: Callable, variables: dict[str, str], accepted: str) -> None:

@@ -573,6 +573,8 @@ def test_the_token_is_not_handed_to_the_command(begin: Callable) -> None:
         ("PEER_LOST_EXIT_CODE", "78"),
         ("PEER_LOST_EXIT_CODE", "126"),
         ("PEER_LOST_EXIT_CODE", "127"),
+        ("PEER_LOST_EXIT_CODE", "130"),
+        ("PEER_LOST_EXIT_CODE", "143"),
         ("GPUS_PER_WORKER", "-1"),
         ("CLUSTER_TOKEN", "short"),
         ("LOG_FORMAT", "xml"),

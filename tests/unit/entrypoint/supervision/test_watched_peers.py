@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[4]
 PROGRAM = """
 import os, signal, sys, time
+from pathlib import Path
 sys.path.insert(0, {root!r})
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import block_signals
@@ -29,7 +30,7 @@ peers = Peers(number=1, meet=None, watch=watch, serve=lambda *_: None, asked=Sha
 runner = CommandRunner(
     command=("sh", "-c", {script!r}), environment={{"PROGRESS_FILE": "", **os.environ}},
     log=Log("worker-0"),
-    grace_seconds=5.0, terminal=False, peers=peers,
+    grace_seconds=5.0, terminal=False, peers=peers, marks=Path("/nowhere/marks"),
 )
 ended, _ = runner.run(0)
 print(ended.reason)

@@ -22,8 +22,9 @@ class Leftovers:
 
     def __init__(self, job: Job) -> None:
         self._job, self._is_over = job, False
-        # This file's name belongs to one entrypoint, and stays the same as long as that lives.
-        self._name = str(job.progress_file or "")
+        # This file's name belongs to one entrypoint, and stays the same as long as that lives. The
+        # user may have chosen the progress file's, for all of them.
+        self._name = str(job.events_file or job.progress_file or "")
 
     @property
     def is_over(self) -> bool:
