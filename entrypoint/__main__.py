@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from entrypoint.arguments import EXPORT, SELFTEST, STATUS, Request, parse_arguments
-from entrypoint.checks.machine import check_machine
+from entrypoint.checks.gpu_machine import check_machine
 from entrypoint.checks.options import (
     check_files,
     check_metrics_port,
@@ -24,15 +24,15 @@ from entrypoint.cluster.spec import ALONE
 from entrypoint.errors import STDERR, ConfigurationError, all_of, raise_any
 from entrypoint.log import Log
 from entrypoint.packages.requirements import Requirements, find_requirements
-from entrypoint.report.banner import banner
 from entrypoint.settings.command_environment import command_environment, trainer_settings
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.settings.framework_variables import framework_notes, framework_variables
 from entrypoint.settings.options import JSON, Options, read_options
-from entrypoint.settings.platform_variables import proxy_note, service_links_note
+from entrypoint.settings.unrelated_variables import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import Answer, find_on_this_machine, resolve
 from entrypoint.start import ResolvedStart, start
+from entrypoint.start_messages.banner import banner
 from entrypoint.status.places import places
 from entrypoint.supervision.child.child_process import hold_notices, unblock_signals
 from entrypoint.supervision.child.command import become
@@ -70,11 +70,11 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], directory: Path) 
         _check(request, options, environment, answer, directory)
     except ConfigurationError as error:
         # Imported here: it imports subprocess, which a normal start does not need.
-        from entrypoint.report.refuse import refuse  # noqa: PLC0415
+        from entrypoint.start_messages.refuse import refuse  # noqa: PLC0415
 
         return refuse(error, request, options, variables.texts(), directory)
     if request.explain:
-        from entrypoint.report.explain import explain  # noqa: PLC0415
+        from entrypoint.start_messages.explain import explain  # noqa: PLC0415
 
         return explain(request, variables, answer, environment, requirements)
     task = (answer.resolution.task if answer.resolution else None) or ALONE

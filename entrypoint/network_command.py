@@ -27,8 +27,8 @@ from entrypoint.network.table import as_json, as_text
 from entrypoint.peers import PeersOfStart
 from entrypoint.rendezvous.facts import COMMAND
 from entrypoint.rendezvous.gate import linked
-from entrypoint.rendezvous.measured import measured_links
 from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError
+from entrypoint.rendezvous.ring_measurement import measured_links
 from entrypoint.rendezvous.transport.timing import Timing
 from entrypoint.start import ResolvedStart, cluster_of
 from entrypoint.status.board import RUNNING, WAITING, Board

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from entrypoint.arguments import Request
-from entrypoint.checks.machine import devices_of, network_note
+from entrypoint.checks.gpu_machine import devices_of, network_note
 from entrypoint.checks.nccl_interface import SETTING
 from entrypoint.checks.versions import image_version, tensorflow_version
-from entrypoint.cluster.machine import resolve
+from entrypoint.cluster.own_machine import resolve
 from entrypoint.cluster.spec import ClusterSpec, Task
 from entrypoint.errors import (
     EXIT_CONFIGURATION,
@@ -23,8 +23,8 @@ from entrypoint.errors import (
     ConfigurationError,
 )
 from entrypoint.log import INFO, WARNING, Log, Say
-from entrypoint.rendezvous.commands.group import Group, Waiting
-from entrypoint.rendezvous.commands.serve import serve
+from entrypoint.rendezvous.command_rings.group import Group, Waiting
+from entrypoint.rendezvous.command_rings.serve import serve
 from entrypoint.rendezvous.facts import Facts, host_list
 from entrypoint.rendezvous.gate import pass_gate
 from entrypoint.rendezvous.generations import Generations
@@ -39,7 +39,7 @@ from entrypoint.rendezvous.terms import Terms
 from entrypoint.rendezvous.transport.timing import Timing
 from entrypoint.rendezvous.watch import peer_watch
 from entrypoint.settings.options import Options
-from entrypoint.settings.platform_variables import grpc_note
+from entrypoint.settings.unrelated_variables import grpc_note
 from entrypoint.status.board import WAITING, Board
 from entrypoint.supervision.child.helper_process import EXIT_FAILED, retried
 from entrypoint.supervision.peers.beside import Peers, SharedMark

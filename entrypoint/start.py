@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.arguments import Request
-from entrypoint.checks.machine import machine_warnings
+from entrypoint.checks.gpu_machine import machine_warnings
 from entrypoint.cluster.addresses import public_warning
 from entrypoint.cluster.spec import ClusterSpec, Resolution, Task
 from entrypoint.errors import EXIT_CONFIGURATION, STOP_CODES, render, say

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from local_cluster import engine
-from local_cluster.settings.given import ROOT
+from local_cluster import docker_engine
+from local_cluster.settings.given_variables import ROOT
 from local_cluster.settings.settings import Settings
 
 CLUSTER = ROOT / "compose.yaml"
@@ -93,7 +93,7 @@ class Compose:
         """Start a Compose command in a session that Ctrl-C does not reach."""
         chosen = [part for file in self.files for part in ("--file", str(file))]
         line = ["compose", "--progress", "quiet", *chosen, *arguments]
-        return engine.start(line, environ=self.environ)
+        return docker_engine.start(line, environ=self.environ)
 
     def run(self, *arguments: str) -> int:
         """Run a Compose command to its end and return its exit code."""

@@ -16,10 +16,10 @@ from local_cluster.commands.tensorboard import tensorboard
 from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
 from local_cluster.settings import dotenv
-from local_cluster.settings.given import ROOT
+from local_cluster.settings.given_variables import ROOT
 from local_cluster.settings.names import RUNS, check_names
+from machines import cluster_record, earlier_run
 from machines import commands as on_machines
-from machines import kept, past
 from machines.commands.fetch import fetch
 from machines.commands.up import up as up_on_machines
 
@@ -55,7 +55,7 @@ def run(given: argparse.Namespace, shell: Mapping[str, str], environ: Mapping[st
     Raises:
         EndError: the command failed.
     """
-    known = kept.read(environ) if given.command in on_machines.NAMES else None
+    known = cluster_record.read(environ) if given.command in on_machines.NAMES else None
     if known:
         found = on_machines.of(known, given, shell, environ, _up)
     else:
@@ -68,11 +68,11 @@ def _local(
 ) -> Mapping[str, Callable[[], int]]:
     """Return the commands of a project that has no cluster on several machines."""
     nowhere: Mapping[str, Callable[[], int]] = {
-        name: lambda: kept.refuse_none(environ) for name in on_machines.ONLY
+        name: lambda: cluster_record.refuse_none(environ) for name in on_machines.ONLY
     }
     return {
         **nowhere,
-        "fetch": lambda: fetch(past.chosen(None, environ), environ),
+        "fetch": lambda: fetch(earlier_run.chosen(None, environ), environ),
         "up": lambda: _up(environ),
         "stop": lambda: stop(environ, given.worker),
         "resume": lambda: resume(environ, shell, given.worker, _up),
@@ -93,7 +93,7 @@ def _up(environ: Mapping[str, str]) -> int:
     """Start a cluster on the machines in HOSTS, or on this machine if HOSTS is empty."""
     if environ.get("HOSTS"):
         return up_on_machines(environ)
-    kept.refuse_other(environ)
+    cluster_record.refuse_other(environ)
     return up(environ)
 
 

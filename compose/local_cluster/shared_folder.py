@@ -4,7 +4,7 @@ A worker could put a link in the place of a file that this program writes. Then 
 write to the link's target on this machine. It would wait forever at a FIFO, and a device has no
 end. So each part of a path below such a folder is opened separately, none may be a link, and the
 file must be a regular file. Files that control this machine are elsewhere
-(`settings/remembered.py`).
+(`settings/run_record.py`).
 """
 
 from __future__ import annotations

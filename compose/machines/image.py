@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
-from local_cluster import engine
+from local_cluster import docker_engine
 
 ACCELERATORS = "cluster-trainer.accelerators"
 """The label with the accelerators that an image supports (Dockerfile)."""
@@ -49,11 +49,11 @@ def read(name: str) -> Image:
     Raises:
         EndError: the image is not on this machine.
     """
-    engine.refuse_missing(name)
+    docker_engine.refuse_missing(name)
     form = "{{.Size}} {{.Architecture}} {{json .Config.Labels}}"
-    size, architecture, labels = engine.output_of("image", "inspect", "--format", form, name).split(
-        " ", 2
-    )
+    size, architecture, labels = docker_engine.output_of(
+        "image", "inspect", "--format", form, name
+    ).split(" ", 2)
     accelerators = (json.loads(labels) or {}).get(ACCELERATORS, "")
-    fingerprint = engine.output_of("image", "inspect", "--format", Image.FORM, name)
+    fingerprint = docker_engine.output_of("image", "inspect", "--format", Image.FORM, name)
     return Image(name, fingerprint, int(size), architecture, "gpu" in accelerators.split(","))

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Callable, TypeVar
 
 from local_cluster import processes
-from local_cluster.engine import Engine
+from local_cluster.docker_engine import Engine
 from local_cluster.messages import EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
-from machines.host import Host
+from machines.hosts_setting import Host
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -10,7 +10,7 @@ from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings import settings as local
 from local_cluster.settings.names import OF_ONE_MACHINE
 from local_cluster.settings.settings import Settings
-from machines.host import Host
+from machines.hosts_setting import Host
 
 
 def read(environ: Mapping[str, str], hosts: Sequence[Host], now: datetime) -> Settings:

@@ -47,7 +47,7 @@ def check_metrics_port(
 
 def _reason(port: int) -> str:
     """Return why a port cannot be opened; "" if it can."""
-    from entrypoint.cluster.machine import listen  # noqa: PLC0415 -- slow, and most need none
+    from entrypoint.cluster.own_machine import listen  # noqa: PLC0415 -- slow, and most need none
 
     try:
         listen("", port).close()

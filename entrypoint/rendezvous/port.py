@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 
-from entrypoint.cluster.machine import has_address, listen, resolve
+from entrypoint.cluster.own_machine import has_address, listen, resolve
 from entrypoint.cluster.spec import ClusterSpec, Member
 from entrypoint.errors import Problem
 from entrypoint.log import Say

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from entrypoint.errors import Problem, raise_any
 from entrypoint.settings.environ import Environ
 from entrypoint.settings.options import Options
-from entrypoint.settings.platform_variables import exceptions_for
+from entrypoint.settings.unrelated_variables import exceptions_for
 
 TRAINER_ENDS_EARLIER_SECONDS = 2
 """The trainer stops this much earlier than the kill, so that it can still report its end."""

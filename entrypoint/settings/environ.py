@@ -11,7 +11,7 @@ from entrypoint.settings.environment_variable import FILE_SUFFIX
 from entrypoint.settings.files import READABLE_FILE, UnreadableFileError, read_dotenv, read_text
 from entrypoint.settings.forms import parse_whole_number
 from entrypoint.settings.options import VARIABLES, has_file_form, is_ours, may_be_empty
-from entrypoint.settings.platform_variables import is_service_link
+from entrypoint.settings.unrelated_variables import is_service_link
 
 ENVIRONMENT = "environment"
 DEFAULT = "default"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from entrypoint.cluster.spec import Resolution
-from entrypoint.settings.platform_variables import is_service_link
+from entrypoint.settings.unrelated_variables import is_service_link
 
 NAMES = (
     (

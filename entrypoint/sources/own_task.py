@@ -10,7 +10,7 @@ from entrypoint.cluster.spec import Member, Resolution, Task
 from entrypoint.errors import ConfigurationError, OpenProblem, Problem, listed
 
 if TYPE_CHECKING:  # socket is slow to import
-    from entrypoint.cluster.machine import Machine
+    from entrypoint.cluster.own_machine import Machine
 
 
 @dataclass(frozen=True)

@@ -163,6 +163,6 @@ def _placed(resolutions: list[Resolution], find: Callable[[Resolution], OwnTask]
 def find_on_this_machine(resolution: Resolution) -> OwnTask:
     """Return this machine's place in the cluster. Raises ConfigurationError."""
     # imported here: sockets and threads are slow to import, and most workers have an index
-    from entrypoint.cluster.machine import this_machine  # noqa: PLC0415
+    from entrypoint.cluster.own_machine import this_machine  # noqa: PLC0415
 
     return find_own_task(resolution, this_machine())

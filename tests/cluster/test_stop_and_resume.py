@@ -10,8 +10,8 @@ import pytest
 
 from harness.cluster import RESUME, STOP, resume_cluster
 from harness.waiting import wait_until
-from local_cluster.settings.given import User
-from local_cluster.settings.remembered import record_of
+from local_cluster.settings.given_variables import User
+from local_cluster.settings.run_record import record_of
 
 REPOSITORY = Path(__file__).parents[2]
 EPOCHS = 80

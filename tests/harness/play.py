@@ -11,7 +11,7 @@ from typing import Any
 from entrypoint.cluster.addresses import Address
 from entrypoint.cluster.spec import ClusterSpec, Member, Task
 from entrypoint.network.link import Link
-from entrypoint.rendezvous.commands.group import Group, Waiting
+from entrypoint.rendezvous.command_rings.group import Group, Waiting
 from entrypoint.rendezvous.gate import released
 from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.outcome import Fewer, Meeting, Ring

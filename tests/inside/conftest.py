@@ -14,7 +14,7 @@ from starts import Starts
 from tensorflow.python.data.ops.multi_device_iterator_ops import OwnedMultiDeviceIterator
 
 from cluster_trainer.checkpoints.saver import Saver
-from cluster_trainer.fits import process
+from cluster_trainer.fits import process_state
 from cluster_trainer.fits.kept import checkpoint_callback
 
 # Each process that a test starts is a new start, and so is each fit of a test; see starts.py.
@@ -86,7 +86,7 @@ def log_that_is_seen(monkeypatch):
 def keeps_nothing(monkeypatch):
     """Keep no checkpoints: no fit resumes another test's fit or locks the runs folder."""
     monkeypatch.setenv("TRAINER_CHECKPOINT_STEPS", "0")
-    monkeypatch.setattr(process, "_present", process.Process())
+    monkeypatch.setattr(process_state, "_present", process_state.Process())
 
 
 class Beginnings(list):

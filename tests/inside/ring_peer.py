@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 
@@ -42,9 +42,9 @@ class Peer:
 def ring_of_two() -> Iterator[Peer]:
     """Put this process into a ring with a peer."""
     made = Peer()
-    group.use(made.mine)
+    process_ring.use(made.mine)
     try:
         yield made
     finally:
-        group.use(None)
+        process_ring.use(None)
         made.end()

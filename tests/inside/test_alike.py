@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine import running
@@ -39,7 +39,7 @@ def asked(monkeypatch):
 def in_fit():
     """Run the body as a callback of another model's fit, over a ring of two."""
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
-    group.use(ring)
+    process_ring.use(ring)
     fitted = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     try:
         with (
@@ -48,7 +48,7 @@ def in_fit():
         ):
             yield
     finally:
-        group.use(None)
+        process_ring.use(None)
 
 
 def test_a_model_whose_optimizer_some_have_not_built_is_asked_for_once_a_call(asked):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, local_devices
+from cluster_trainer.collectives import local_devices, process_ring
 from cluster_trainer.distribution import of_script
 from cluster_trainer.engine.calls import all_devices
 from cluster_trainer.engine.install import install_of_devices
@@ -380,7 +380,7 @@ def test_one_device_is_left_to_keras():
 @pytest.mark.parametrize(("every", "names"), [("1", ("CPU:0", "CPU:1")), ("4", ())])
 def test_workers_that_average_weights_train_on_one_device_each(monkeypatch, every, names):
     monkeypatch.setattr(of_script, "from_environment", lambda _: Task(num_workers=2))
-    monkeypatch.setattr(group, "is_wanted", lambda: True)
+    monkeypatch.setattr(process_ring, "is_wanted", lambda: True)
     environ = {"TRAINER_LOGICAL_CPUS": "2", "TRAINER_SYNC_EVERY": every}
     monkeypatch.setattr(of_script, "_refuse_missing", lambda _: None)
     assert of_script.devices_of_script(environ) == names

@@ -20,7 +20,7 @@ from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_g
 from meeting_place import MeetingPlace, weights_in
 
 from cluster_trainer.checkpoints.checkpoint import uncounted
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine.building import building
 from cluster_trainer.fits.kept.kept_fit import FitOptions, KeptFit
@@ -85,12 +85,12 @@ def strategy(request, tmp_path):
         yield strategy
         return
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
-    group.use(ring)
+    process_ring.use(ring)
     try:
         with ring.rehearsed(), fits_run_by(around):
             yield strategy
     finally:
-        group.use(None)
+        process_ring.use(None)
 
 
 without_a_strategy = pytest.mark.parametrize(
@@ -893,7 +893,7 @@ def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path, ca
 
 def test_over_a_ring_a_fit_that_freezes_layers_is_refused_at_once(tmp_path):
     ring = RenewableRing(lambda: pytest.fail("nobody is met"), 2, comes_late=True)
-    group.use(ring)
+    process_ring.use(ring)
     try:
         with ring.rehearsed(), fits_run_by(kept_in(tmp_path, 2)):
             model = two_layers()
@@ -901,7 +901,7 @@ def test_over_a_ring_a_fit_that_freezes_layers_is_refused_at_once(tmp_path):
             with pytest.raises(ValueError, match="layers were frozen after the first step"):
                 model.fit(TWICE_X, TWICE_Y, **BATCHES, callbacks=[freezing_at_first()])
     finally:
-        group.use(None)
+        process_ring.use(None)
 
 
 SCRIPT = """

@@ -5,7 +5,7 @@ import pytest
 
 from cluster_trainer.checkpoints.checkpoint import uncounted
 from cluster_trainer.checkpoints.state import State
-from cluster_trainer.fits.identity.compiled import optimizer_described
+from cluster_trainer.fits.identity.training_description import optimizer_described
 
 
 def model():

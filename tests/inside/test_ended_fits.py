@@ -10,11 +10,11 @@ from keeping import fits_run_by
 from ring_peer import SECONDS, ring_of_two
 
 from cluster_trainer.checkpoints.checkpoint import RUN, Checkpoint, Stage
-from cluster_trainer.checkpoints.lighter import gone_from, lighten
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.checkpoints.without_weights import gone_from, lighten
 from cluster_trainer.collectives.workers import WorkersOfRing
-from cluster_trainer.engine import reads
-from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.engine import variable_reads
+from cluster_trainer.fits.kept.ended_fits import EndedFits
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.problems import ConfigurationError
@@ -75,7 +75,7 @@ class Script:
 @pytest.fixture
 def script(tmp_path, began):
     yield lambda: Script(tmp_path, began)  # as if in a new process
-    reads.stop_listening()
+    variable_reads.stop_listening()
 
 
 def test_the_newest_fit_of_each_model_keeps_its_weights(script):

@@ -12,7 +12,7 @@ from ring_peer import SECONDS, ring_of_two
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.fits.shared import files as shared_files
 from cluster_trainer.fits.shared.files import ChiefsFiles
-from cluster_trainer.fits.shared.written import named_alike
+from cluster_trainer.fits.shared.written_files import named_alike
 
 
 class OfPeer(ChiefsFiles):

@@ -17,7 +17,7 @@ from tensorflow.python.eager import context
 from cluster_trainer.engine import steps
 from cluster_trainer.engine.first_batch import across_examples
 from cluster_trainer.engine.first_batch.check import FirstBatch
-from cluster_trainer.engine.first_batch.comparison import A_STATE, Both, Outcome
+from cluster_trainer.engine.first_batch.differences import A_STATE, Both, Outcome
 from cluster_trainer.engine.first_batch.due import Due
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts

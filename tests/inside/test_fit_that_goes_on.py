@@ -24,7 +24,7 @@ from cluster_trainer.callbacks.chief import for_worker
 from cluster_trainer.checkpoints.checkpoint import RUN, UNKNOWN_RUN, Checkpoint, Stage
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost, PeerUnfit
@@ -481,10 +481,10 @@ def nobody():
 def late():
     """A ring of three workers; this worker comes late, and rehearses."""
     ring = RenewableRing(nobody, most=3, comes_late=True)
-    group.use(ring)
+    process_ring.use(ring)
     with ring.rehearsed():
         yield ring
-    group.use(None)
+    process_ring.use(None)
 
 
 def in_calls_of(steps, kept):
@@ -647,9 +647,9 @@ class Looks:
 def alike():
     """A ring of this worker and a newcomer, of three workers."""
     ring = RenewableRing(lambda: Alike(2), most=3, looks=Looks())
-    group.use(ring)
+    process_ring.use(ring)
     yield ring
-    group.use(None)
+    process_ring.use(None)
 
 
 def test_a_newcomer_is_trusted_once_it_has_been_through_an_epoch(alike, keep):
@@ -725,9 +725,9 @@ def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
     alike, keep, began, monkeypatch, own
 ):
     """The exception is a model that a user's callback may look at before."""
-    group.use(None)
+    process_ring.use(None)
     failed(keep, Examples())
-    group.use(alike)
+    process_ring.use(alike)
     asked, real = [], Alike.all_gather
 
     def all_gather(self, value, *, what=""):

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from cluster_trainer.fits import process
+from cluster_trainer.fits import process_state
 
 
 @pytest.fixture
 def parent(monkeypatch):
     """This process, without another test's script."""
-    monkeypatch.setattr(process, "_present", process.Process())
-    return process.present()
+    monkeypatch.setattr(process_state, "_present", process_state.Process())
+    return process_state.present()
 
 
 def in_a_child(tell):
@@ -27,7 +27,7 @@ def in_a_child(tell):
 
 def test_a_child_does_not_wait_for_its_parents_fit(parent):
     with parent.fitting, parent.beginning:
-        present = process.present
+        present = process_state.present
         assert in_a_child(lambda: present().fitting.locked() or present().beginning.locked()) == 0
         assert parent.fitting.locked()
 

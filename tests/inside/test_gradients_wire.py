@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives import over_ring, process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.ring import Ring
 from cluster_trainer.collectives.ring.traffic import Traffic
@@ -26,10 +26,10 @@ pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
 @pytest.fixture
 def _as_bfloat16():
-    group.send_gradients_as("bfloat16")
+    process_ring.send_gradients_as("bfloat16")
     yield
-    group.use(None)
-    group.send_gradients_as("float32")
+    process_ring.use(None)
+    process_ring.send_gradients_as("float32")
 
 
 def summed_on(size, values_of, wire):
@@ -128,7 +128,7 @@ def test_gradients_alone_travel_so():
     )
     model.compile("sgd", "mse", metrics=["mae"])
     ring = Echo()
-    group.use(RenewableRing(lambda: ring))
+    process_ring.use(RenewableRing(lambda: ring))
     model.fit(np.ones((16, 4), np.float32), np.ones((16, 5), np.float32), batch_size=8, verbose=0)
     rounded = {size for size, _, wire in ring.sums if wire == "bfloat16"}
     assert rounded == {sum(int(np.prod(one.shape)) for one in model.trainable_variables)}

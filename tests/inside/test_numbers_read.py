@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.checkpoints.resume import LAYERS_NUMBERS
-from cluster_trainer.fits.identity.compiled import training_described
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_one, of_parts
+from cluster_trainer.fits.identity.training_description import training_described
 
 ALPHA = 2.0
 

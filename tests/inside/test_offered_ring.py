@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.neighbours import EX_CONFIG, VARIABLE, Neighbours, NeighboursError
 from cluster_trainer.distribution import ring
 from cluster_trainer.problems import ConfigurationError, PeerLostError
@@ -20,7 +20,7 @@ GIVEN = {VARIABLE: "7"}
 def left_as_it_was(caplog):
     caplog.set_level(logging.INFO, "trainer")
     yield
-    group.use(None)
+    process_ring.use(None)
 
 
 @pytest.fixture
@@ -45,25 +45,25 @@ def answers(monkeypatch, problem):
 
 def test_the_ring_is_formed_when_it_is_asked_for(asked, caplog):
     ring.offer_to_script(GIVEN)
-    assert group.is_wanted()
+    assert process_ring.is_wanted()
     assert not asked
-    assert group.current().generation == 5
-    assert group.current().size == 1
+    assert process_ring.current().generation == 5
+    assert process_ring.current().size == 1
     assert asked == [GIVEN]
     assert "up: ring of 1 workers" in caplog.text
 
 
 def test_a_command_that_the_entrypoint_did_not_start_is_offered_none(asked):
     ring.offer_to_script({"TRAINER_COLLECTIVES": "ring"})
-    assert not group.is_wanted()
-    assert group.current() is None
+    assert not process_ring.is_wanted()
+    assert process_ring.current() is None
     assert not asked
 
 
 def test_a_script_that_has_made_tensorflows_cluster_sums_over_that(asked, monkeypatch, caplog):
     ring.offer_to_script(GIVEN)
     monkeypatch.setattr(context.context(), "_collective_ops_server_def", object())
-    assert group.current() is None
+    assert process_ring.current() is None
     assert not asked
     assert "sums over TensorFlow's cluster" in caplog.text
 
@@ -74,7 +74,7 @@ def test_workers_with_gpus_are_a_ring_and_are_told_of_the_other_way(
 ):
     ring.offer_to_script(GIVEN | {"TRAINER_COLLECTIVES": collectives})
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind])
-    assert group.current().size == 1
+    assert process_ring.current().size == 1
     assert asked
     assert "MultiWorkerMirroredStrategy" in caplog.text
 
@@ -89,14 +89,14 @@ def left_open(tmp_path):
 def test_a_script_that_hides_its_gpus_trains_on_its_cpu(asked, monkeypatch):
     ring.offer_to_script(GIVEN)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind])
-    assert group.current().size == 1
+    assert process_ring.current().size == 1
     assert asked
 
 
 def test_without_the_entrypoints_socket_a_script_trains_alone_and_says_so(left_open, caplog):
     ring.offer_to_script({VARIABLE: left_open})
-    assert group.current() is None
-    assert not group.is_wanted()
+    assert process_ring.current() is None
+    assert not process_ring.is_wanted()
     (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert "trains alone" in warning.getMessage()
     assert f"CLUSTER_GROUP_FD is '{left_open}'" in warning.getMessage()
@@ -105,17 +105,17 @@ def test_without_the_entrypoints_socket_a_script_trains_alone_and_says_so(left_o
 def test_where_a_ring_was_asked_for_nobody_trains_alone(left_open):
     ring.offer_to_script({VARIABLE: left_open, "TRAINER_COLLECTIVES": "ring"})
     with pytest.raises(ConfigurationError, match="CLUSTER_GROUP_FD is"):
-        group.current()
-    assert group.is_wanted()
+        process_ring.current()
+    assert process_ring.is_wanted()
 
 
 def test_what_the_entrypoint_refuses_is_refused(monkeypatch):
     answers(monkeypatch, NeighboursError("worker-1 has another list", code=EX_CONFIG))
     ring.offer_to_script(GIVEN)
     with pytest.raises(ConfigurationError, match="worker-1 has another list") as caught:
-        group.current()
+        process_ring.current()
     assert [str(one) for one in caught.value.problems] == ["worker-1 has another list"]
-    assert group.is_wanted()
+    assert process_ring.is_wanted()
 
 
 def test_what_the_gate_refuses_is_told_in_its_own_words(monkeypatch):
@@ -126,7 +126,7 @@ def test_what_the_gate_refuses_is_told_in_its_own_words(monkeypatch):
     answers(monkeypatch, NeighboursError(text, code=EX_CONFIG))
     ring.offer_to_script(GIVEN)
     with pytest.raises(ConfigurationError) as caught:
-        group.current()
+        process_ring.current()
     assert [str(one) for one in caught.value.problems] == problems
     assert "TRAINER_COLLECTIVES" not in str(caught.value)
 
@@ -143,29 +143,29 @@ def test_what_the_gate_refuses_is_told_in_its_own_words(monkeypatch):
 def test_a_wrong_setting_is_refused_before_anybody_is_met(asked, name, text):
     ring.offer_to_script(GIVEN | {name: text})
     with pytest.raises(ConfigurationError, match=f'{name} .*: received "{text}"'):
-        group.current()
+        process_ring.current()
     assert not asked
-    assert group.is_wanted()
+    assert process_ring.is_wanted()
 
 
 def test_a_neighbour_that_does_not_come_is_a_lost_peer(monkeypatch):
     answers(monkeypatch, NeighboursError("worker-1 at b:2222: refused", code=75))
     ring.offer_to_script(GIVEN)
     with pytest.raises(PeerLostError, match="worker-1 at b:2222: refused"):
-        group.current()
-    assert group.is_wanted()  # so that nobody trains alone by mistake
+        process_ring.current()
+    assert process_ring.is_wanted()  # so that nobody trains alone by mistake
 
 
 def test_a_process_that_was_forked_off_is_in_no_ring(asked):
     ring.offer_to_script(GIVEN)
-    assert group.current() is not None
+    assert process_ring.current() is not None
     child = os.fork()
     if child == 0:
         try:
-            is_in_a_ring = group.current() is not None or group.is_wanted()
+            is_in_a_ring = process_ring.current() is not None or process_ring.is_wanted()
             os._exit(int(is_in_a_ring))
         finally:
             os._exit(255)  # no error makes the child go on with the tests
     assert os.waitpid(child, 0)[1] == 0
-    assert group.current() is not None
+    assert process_ring.current() is not None
     assert asked

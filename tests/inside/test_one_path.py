@@ -7,7 +7,7 @@ from noise import pictures
 
 from cluster_trainer import api
 from cluster_trainer.data.examples import DataSet
-from cluster_trainer.fits import fit, process
+from cluster_trainer.fits import fit, process_state
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.results.on_screen.report import Reporter
@@ -56,8 +56,8 @@ def test_every_fit_goes_one_way(tmp_path, monkeypatch, program, whose):
         return way(one, *others)
 
     monkeypatch.setattr(fit, "_trained", noted)
-    monkeypatch.setattr(process, "_present", process.Process())
+    monkeypatch.setattr(process_state, "_present", process_state.Process())
     monkeypatch.setenv("TRAINER_RUN_DIR", str(tmp_path))
     program(tmp_path)
     assert seen == [whose]
-    assert process.present().programs == {}
+    assert process_state.present().programs == {}

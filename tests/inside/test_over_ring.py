@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from ring_peer import SECONDS, ring_of_two
 
-from cluster_trainer.collectives import group, over_ring
+from cluster_trainer.collectives import over_ring, process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.collectives.ring.errors import OtherCall, PeerLost
@@ -223,7 +223,7 @@ def test_a_function_that_was_traced_sums_again_in_each_step(peer):
 def test_workers_at_different_calls_both_hear_what_each_is_at(peer):
     peers = peer.calls(gives(tf.constant([1]), "predict (outputs)"))
     step = tf.function(lambda: over_ring.gathered(peer.mine, tf.constant([1]), "fit (metrics)"))
-    with pytest.raises(OtherCall) as caught, group.failure_told():
+    with pytest.raises(OtherCall) as caught, process_ring.failure_told():
         step()
     for problem in (caught.value, peers.exception(SECONDS)):
         assert "predict (outputs)" in str(problem)
@@ -235,7 +235,7 @@ def test_a_step_whose_peer_is_lost_fails_with_the_rings_reason(peer):
     step = tf.function(lambda: summed(peer.mine, [tf.ones([1])])[0])
     step()
     peers.result(SECONDS)
-    with pytest.raises(PeerLost) as caught, group.failure_told():
+    with pytest.raises(PeerLost) as caught, process_ring.failure_told():
         step()
     assert caught.value.rank == 1
     assert isinstance(caught.value.__cause__, tf.errors.OpError)
@@ -244,7 +244,7 @@ def test_a_step_whose_peer_is_lost_fails_with_the_rings_reason(peer):
 def test_an_error_of_a_step_that_is_not_the_rings_stays_tensorflows(peer):
     del peer
     step = tf.function(lambda index: tf.gather(tf.ones([3]), index))
-    with pytest.raises(tf.errors.InvalidArgumentError), group.failure_told():
+    with pytest.raises(tf.errors.InvalidArgumentError), process_ring.failure_told():
         step(tf.constant(7))
 
 

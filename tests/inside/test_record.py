@@ -9,7 +9,7 @@ import pytest
 from noise import pictures
 
 from cluster_trainer import fit
-from cluster_trainer.fits import process
+from cluster_trainer.fits import process_state
 from conftest import strategy_of
 
 RUN = {"epochs": 1, "global_batch_size": 16}
@@ -75,7 +75,7 @@ def test_a_run_with_an_optimizer_of_ones_own_may_get_more_epochs(result):
     """No setting decides the learning rate, so no setting depends on the number of epochs."""
     for epochs in (1, 2):
         keras.utils.clear_session()  # each as if in a new process
-        process.present().folders.clear()
+        process_state.present().folders.clear()
         optimizer = keras.optimizers.SGD(0.25)
         history = fit(built(), DATA, optimizer=optimizer, **(RUN | {"epochs": epochs}))
         assert len(history) == epochs

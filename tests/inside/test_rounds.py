@@ -13,7 +13,7 @@ from test_own_state import Pointer
 
 from cluster_trainer.checkpoints.checkpoint import Checkpoint, Stage
 from cluster_trainer.checkpoints.resume import Found, refuse_other_run
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.fits.program import options_of
 from cluster_trainer.problems import ConfigurationError, ExitCode
@@ -233,11 +233,11 @@ def test_a_killed_worker_changes_no_bit(tmp_path, size, wire):
 def ring():
     """A ring with rounds, whose other worker has the same values as this one."""
     ring = Echo()
-    group.use(RenewableRing(lambda: ring))
-    group.let_rounds_have(EVERY)
+    process_ring.use(RenewableRing(lambda: ring))
+    process_ring.let_rounds_have(EVERY)
     yield ring
-    group.use(None)
-    group.let_rounds_have(1)
+    process_ring.use(None)
+    process_ring.let_rounds_have(1)
 
 
 class Decides(keras.Sequential):
@@ -320,7 +320,7 @@ def test_a_resume_with_another_number_of_steps_is_refused(tmp_path):
     saved = Checkpoint(5, Stage.TRAINING, options.described, {}, [], [])
     found = Found(saved, b"", "worker-0", is_here=True)
     refuse_other_run(found, options.described, [])
-    group.let_rounds_have(EVERY + 1)
+    process_ring.let_rounds_have(EVERY + 1)
     now = options_of(SimpleNamespace(**parts), tmp_path, {}).described
     for described in (now, {}):
         with pytest.raises(ConfigurationError, match=f"TRAINER_SYNC_EVERY.*{EVERY}"):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.engine.data import pipelines, same_data
-from cluster_trainer.engine.first_batch import draws
+from cluster_trainer.engine.first_batch import random_draws
 from conftest import strategy_of
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_taken_back_while_threads_read_another_source():
     assert np.random.random() == second  # noqa: NPY002
     np.random.seed(1)  # noqa: NPY002
     tf.random.set_seed(1)
-    with draws.alike():
+    with random_draws.alike():
         np.random.random()  # noqa: NPY002
         assert (tf.random.uniform([3]) != tf.random.uniform([3])).numpy().all()
     assert np.random.random() == second  # noqa: NPY002

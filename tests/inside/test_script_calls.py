@@ -19,7 +19,7 @@ from cluster_trainer import hook
 from cluster_trainer.collectives.ring.errors import Aborted, OtherCall, PeerLeft, PeerLost
 from cluster_trainer.engine import running
 from cluster_trainer.engine.same_values import alike
-from cluster_trainer.fits import process
+from cluster_trainer.fits import process_state
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script import calls
 from cluster_trainer.fits.script import end as ends_of_scripts
@@ -51,7 +51,9 @@ def model(monkeypatch):
 
     monkeypatch.setenv("TF_CONFIG", TWO)
     monkeypatch.setattr(exit_code, "leave_process", leave)
-    monkeypatch.setattr(process, "_present", process.Process())  # none of another test's
+    monkeypatch.setattr(
+        process_state, "_present", process_state.Process()
+    )  # none of another test's
     made = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse")
     return made
@@ -109,13 +111,13 @@ def test_without_other_workers_nothing_is_done(model, monkeypatch):
     monkeypatch.delenv("TF_CONFIG")
     for call in CALLS.values():
         call(model)
-    assert process.present().calls is None
+    assert process_state.present().calls is None
 
 
 @pytest.mark.parametrize(("begun", "warnings"), [(None, 1), (object(), 0)])
 def test_who_computes_alone_is_told_so_once(model, monkeypatch, begun, warnings):
     """This happens with GPUs, for example. A `fit` that has begun has said so itself."""
-    process.present().script = begun
+    process_state.present().script = begun
     said = []
     monkeypatch.setattr(calls.log, "warning", said.append)
     for _ in range(2):
@@ -138,7 +140,7 @@ def test_a_script_without_a_fit_meets_the_others_at_its_end(
 ):
     ends = []
     monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
-    mine = process.present()
+    mine = process_state.present()
     calls.call(mine, lambda: None, model.distribute_strategy, os.environ)
     for name, value in changes.items():
         setattr(mine, name, value)
@@ -156,16 +158,16 @@ def test_an_error_that_a_script_has_got_over_keeps_it_from_no_meeting(model, mon
     monkeypatch.setattr(atexit, "register", lambda *_: None)
     with pytest.raises(ValueError, match="incompatible"):
         model.predict_on_batch(np.ones([2, 9]))
-    assert process.present().calls is Outcome.FAILED
+    assert process_state.present().calls is Outcome.FAILED
     model.predict_on_batch(ROWS)
-    assert process.present().calls is Outcome.WELL
+    assert process_state.present().calls is Outcome.WELL
 
 
 def test_after_a_fit_its_own_end_is_the_meeting(model, peer, monkeypatch):
     ends = []
     monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
-    process.present().script = object()
-    calls.call(process.present(), lambda: None, model.distribute_strategy, os.environ)
+    process_state.present().script = object()
+    calls.call(process_state.present(), lambda: None, model.distribute_strategy, os.environ)
     peer.ring.close()
     ends[0]()
     assert peer.mine.error is None  # nobody has asked
@@ -175,7 +177,7 @@ def test_a_script_that_waits_for_others_who_do_not_come_leaves_them(model, peer,
     ends = []
     monkeypatch.setattr(atexit, "register", lambda *call: ends.append(partial(*call)))
     monkeypatch.setattr(ends_of_scripts, "LEAVING_SECONDS", 0.1)
-    calls.call(process.present(), lambda: None, model.distribute_strategy, os.environ)
+    calls.call(process_state.present(), lambda: None, model.distribute_strategy, os.environ)
     began = time.monotonic()
     ends[0]()
     assert time.monotonic() - began < SECONDS

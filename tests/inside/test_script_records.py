@@ -19,7 +19,7 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.engine import running
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.process_state import Process
 from cluster_trainer.fits.script import one_fit
 from cluster_trainer.fits.script.records import MOST_SHOWN, ScriptRecords
 from cluster_trainer.fits.script.start import script_of as begun

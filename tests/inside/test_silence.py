@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cluster_trainer import train
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.neighbours import VARIABLE, Neighbours
 from cluster_trainer.collectives.ring.errors import PeerLost
 from cluster_trainer.distribution import ring, strategy
@@ -50,9 +50,9 @@ def other(monkeypatch):
     yield process
     process.kill()
     process.wait()
-    if made := group.current():
+    if made := process_ring.current():
         made.close()
-    group.use(None)
+    process_ring.use(None)
 
 
 def as_a_script(_):
@@ -69,7 +69,7 @@ def as_the_trainer(monkeypatch):
 @pytest.mark.parametrize("begin", [as_a_script, as_the_trainer])
 def test_another_limit_than_the_default_holds_in_the_ring(monkeypatch, other, begin):
     begin(monkeypatch)
-    made = group.current()
+    made = process_ring.current()
     assert made.size == 2
     os.waitid(os.P_PID, other.pid, os.WSTOPPED | os.WNOWAIT)
     stands_still = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from ring_peer import SECONDS, ring_of_two
 
-from cluster_trainer.collectives import buckets, group, over_ring
+from cluster_trainer.collectives import buckets, over_ring, process_ring
 from cluster_trainer.collectives.ring.errors import PeerLost
 
 MIB = 2**20
@@ -311,7 +311,7 @@ def test_a_step_that_has_failed_leaves_nothing_to_the_next(peer):
 def test_a_peer_that_is_lost_between_buckets_is_named(peer):
     peers = peer.calls(FIRST, lambda ring: ring.close())
     step = tf.function(lambda *values: summed(peer.mine, values, "g"))
-    with pytest.raises(PeerLost) as caught, group.failure_told():
+    with pytest.raises(PeerLost) as caught, process_ring.failure_told():
         step(*map(tf.constant, VALUES))
     assert caught.value.rank == 1
     peers.result(SECONDS)

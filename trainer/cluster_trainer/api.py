@@ -32,7 +32,7 @@ from cluster_trainer.data.examples import DataSet
 from cluster_trainer.data.run_length import RunLength, run_length_of
 from cluster_trainer.fits.elastic_recovery import explained
 from cluster_trainer.fits.identity.owner import claim, script_name, this_process
-from cluster_trainer.fits.process import present
+from cluster_trainer.fits.process_state import present
 from cluster_trainer.fits.script.end import meets_the_others
 from cluster_trainer.fits.script.settings import read_fit, read_start, strategy_of
 from cluster_trainer.fits.script.variables import unused_variables

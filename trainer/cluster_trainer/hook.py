@@ -58,7 +58,7 @@ def install() -> None:
 def _kept(run: Callable[..., Any], given: inspect.BoundArguments, call: Running) -> Any:
     """Run a `fit` with checkpoints; its parts are imported when the first one is called."""
     from cluster_trainer.fits.fit import fit  # noqa: PLC0415
-    from cluster_trainer.fits.process import present  # noqa: PLC0415
+    from cluster_trainer.fits.process_state import present  # noqa: PLC0415
 
     return fit(present(), run, given, call, _environ())
 
@@ -73,7 +73,7 @@ def _called(run: Callable[[], Any], strategy: Any) -> Any:
     if not environ.get("TF_CONFIG"):
         with _refusals_end(environ):
             return run()
-    from cluster_trainer.fits.process import present  # noqa: PLC0415
+    from cluster_trainer.fits.process_state import present  # noqa: PLC0415
     from cluster_trainer.fits.script.calls import call  # noqa: PLC0415
 
     return call(present(), run, strategy, environ)

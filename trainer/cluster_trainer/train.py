@@ -11,8 +11,8 @@ import tensorflow as tf
 from cluster_trainer.builtin.complete import complete
 from cluster_trainer.builtin.run import Run
 from cluster_trainer.builtin.saving import save_trained
-from cluster_trainer.collectives import group, neighbours
 from cluster_trainer.collectives import local_devices as offered_devices
+from cluster_trainer.collectives import neighbours, process_ring
 from cluster_trainer.collectives.replicas import count_of, count_of_all
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.data import registry
@@ -144,7 +144,7 @@ def start_strategy(
         own = {neighbours.VARIABLE: job.group_socket} if job.group_socket else {}
         most = task.num_workers if job.may_be_fewer else None
         before_ring()
-        group.use(ring.form(own, config.silence_seconds, most, is_late=job.comes_late))
+        process_ring.use(ring.form(own, config.silence_seconds, most, is_late=job.comes_late))
         ring.heed(config)
     elif job.may_be_fewer:
         ring.warn_of_all_workers()

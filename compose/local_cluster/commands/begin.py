@@ -14,7 +14,7 @@ from pathlib import Path
 
 from local_cluster.messages import say
 from local_cluster.run import folder as folders
-from local_cluster.settings.given import GivenVariables, project
+from local_cluster.settings.given_variables import GivenVariables, project
 from local_cluster.settings.names import unknown_settings
 from local_cluster.shared_folder import SharedFolder, refusal
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.settings import mounts
-from local_cluster.settings.given import DEFAULT_IMAGE, GivenVariables, User
+from local_cluster.settings.given_variables import DEFAULT_IMAGE, GivenVariables, User
 
 # The container has only the rights that its command needs.
 HARDENED = (
@@ -48,5 +48,5 @@ def read(environ: Mapping[str, str], given: GivenVariables) -> OneContainer:
     given.raise_problems()
     mounts.refuse(environ)
     image = environ.get("IMAGE") or DEFAULT_IMAGE
-    engine.refuse_missing(image)
+    docker_engine.refuse_missing(image)
     return OneContainer(image, user)

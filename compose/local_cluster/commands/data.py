@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.commands import container
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings.given import ROOT, GivenVariables, project
+from local_cluster.settings.given_variables import ROOT, GivenVariables, project
 
 PICTURES = ROOT / ".build/pictures"
 VOLUME = "data"  # the name in compose.yaml
@@ -69,8 +69,8 @@ def _become(
 def _volume(cluster: str) -> str:
     """Return the name of the project's data volume; create it with Compose's labels if missing."""
     volume = f"{cluster}_{VOLUME}"
-    labels = (f"{engine.PROJECT}={cluster}", f"com.docker.compose.volume={VOLUME}")
-    if engine.ask("volume", "inspect", volume).returncode:
+    labels = (f"{docker_engine.PROJECT}={cluster}", f"com.docker.compose.volume={VOLUME}")
+    if docker_engine.ask("volume", "inspect", volume).returncode:
         chosen = [part for label in labels for part in ("--label", label)]
-        engine.output_of("volume", "create", *chosen, volume)
+        docker_engine.output_of("volume", "create", *chosen, volume)
     return volume

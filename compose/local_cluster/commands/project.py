@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import NoReturn
 
-from local_cluster.engine import NO_DOCKER
+from local_cluster.docker_engine import NO_DOCKER
 from local_cluster.messages import EXIT_ERROR, EndError
-from local_cluster.settings.given import ROOT
+from local_cluster.settings.given_variables import ROOT
 
 COMPOSE = ("docker", "compose", "--profile", "*")
 

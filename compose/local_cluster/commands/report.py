@@ -8,7 +8,13 @@ from typing import NoReturn
 
 from local_cluster.commands import container
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings.given import LATEST, ROOT, RUN_NAME, GivenVariables, runs_folder
+from local_cluster.settings.given_variables import (
+    LATEST,
+    ROOT,
+    RUN_NAME,
+    GivenVariables,
+    runs_folder,
+)
 from local_cluster.shared_folder import SharedFolder
 
 PACKAGES = ROOT / ".build/report"

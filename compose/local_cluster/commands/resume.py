@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Callable
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.commands.stop import chosen
 from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
 from local_cluster.run import checkpoints
-from local_cluster.settings import remembered
-from local_cluster.settings.given import LATEST, RUN_NAME, project, runs_folder
+from local_cluster.settings import run_record
+from local_cluster.settings.given_variables import LATEST, RUN_NAME, project, runs_folder
 from local_cluster.settings.names import MAX_WORKERS
-from local_cluster.settings.remembered import RunRecord
+from local_cluster.settings.run_record import RunRecord
 from local_cluster.shared_folder import SharedFolder
-from machines import host
+from machines import hosts_setting
 
 GLOBAL_BATCH = "TRAINER_GLOBAL_BATCH_SIZE"
 HOSTS = "HOSTS"
@@ -46,12 +46,12 @@ def resume(
         EndError: there is no such run, or no such worker.
     """
     if worker:
-        _start_again(engine.Project(project(environ)), worker)
+        _start_again(docker_engine.Project(project(environ)), worker)
         return 0
     runs = runs_folder(environ)
     name = name_of_run(runs, environ.get("RUN_NAME", ""))
     given = {variable: text for variable, text in shell.items() if text}
-    record = remembered.record_of(runs, name, environ)
+    record = run_record.record_of(runs, name, environ)
     was = was_of(record, name)
     _refuse(record, was, environ, given)
     # HOSTS of .env is for `make up`; a run that was started here stays here.
@@ -60,7 +60,7 @@ def resume(
     return (start or up)({**rest, **kept, **given, "RUN_NAME": name})
 
 
-def _start_again(cluster: engine.Project, worker: str) -> None:
+def _start_again(cluster: docker_engine.Project, worker: str) -> None:
     ended = cluster.workers("--filter", "status=exited")
     if not ended:
         raise EndError(
@@ -69,7 +69,7 @@ def _start_again(cluster: engine.Project, worker: str) -> None:
             "`make resume` without WORKER resumes a run.",
         )
     one = chosen(worker, ended, "the number of a stopped worker")
-    engine.output_of("start", one.container)
+    docker_engine.output_of("start", one.container)
     say(f"{one.service} is started again")
 
 
@@ -93,8 +93,8 @@ def was_of(record: RunRecord, name: str) -> dict[str, str]:
     cluster.json does not replace a missing record, because workers can write that file.
     """
     if kept := record.text():
-        return remembered.parse(kept)
-    file = record.folder.path / remembered.FILE
+        return run_record.parse(kept)
+    file = record.folder.path / run_record.FILE
     advice = f"there is no {file}"
     if record.copy():
         advice = (
@@ -122,9 +122,9 @@ def _refuse(
     elif not re.fullmatch(f"[1-{MAX_WORKERS}]", workers):
         accepted = f"a number from 1 to {MAX_WORKERS}"
         problems.append(f'WORKERS in {record.kept}: received "{workers}"; accepted: {accepted}.')
-    if remembered.SECRET in was and not environ.get(remembered.SECRET):
+    if run_record.SECRET in was and not environ.get(run_record.SECRET):
         problems.append(
-            f"{remembered.SECRET}: not set. The run was started with a token, which no file "
+            f"{run_record.SECRET}: not set. The run was started with a token, which no file "
             "keeps. Set it again, or set a new one."
         )
     if problems:
@@ -138,7 +138,7 @@ def _other_machines(was: str, environ: Mapping[str, str], now: str) -> list[str]
     """
     if not now or environ.get(GLOBAL_BATCH) or environ.get(BATCH):
         return []
-    before, after = len(host.read(was)), len(host.read(now))
+    before, after = len(hosts_setting.read(was)), len(hosts_setting.read(now))
     if before == after:
         return []
     accepted = f"{before} machines, as before; or give GLOBAL_BATCH= as well"

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from local_cluster import engine
-from local_cluster.engine import Engine, WorkerContainer
+from local_cluster import docker_engine
+from local_cluster.docker_engine import Engine, WorkerContainer
 from local_cluster.messages import EXIT_ERROR, EndError, write
 from local_cluster.processes import end
-from local_cluster.settings.given import project
+from local_cluster.settings.given_variables import project
 
 ANSWER_SECONDS = 20
 """The time for a container to answer. If its processes hang, it gives no answer."""
@@ -38,7 +38,7 @@ def status(environ: Mapping[str, str], *, as_json: bool) -> int:
     Raises:
         EndError: there are no workers, or the engine does not answer.
     """
-    cluster = engine.Project(project(environ))
+    cluster = docker_engine.Project(project(environ))
     workers = cluster.workers()
     if not workers:
         sentence = (
@@ -65,7 +65,9 @@ def show(found: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     write(sys.stdout, text.encode(errors="replace"))
 
 
-def look_at(workers: Sequence[WorkerContainer], on: Engine = engine.LOCAL) -> list[dict[str, Any]]:
+def look_at(
+    workers: Sequence[WorkerContainer], on: Engine = docker_engine.LOCAL
+) -> list[dict[str, Any]]:
     """Return the status of each worker of an engine. All are asked at the same time."""
     asked = {
         one.container: on.start(
@@ -114,7 +116,7 @@ def _seconds_between(earlier: str, later: str) -> float | None:
 NO_USAGE: Mapping[str, Any] = {"memory": None, "cpu_percent": None}
 
 
-def usage(ids: Sequence[str], on: Engine = engine.LOCAL) -> dict[str, dict[str, Any]]:
+def usage(ids: Sequence[str], on: Engine = docker_engine.LOCAL) -> dict[str, dict[str, Any]]:
     """Return the memory and the CPU usage of running containers, by container id."""
     if not ids:
         return {}
@@ -147,7 +149,7 @@ def _answer(process: subprocess.Popen[bytes] | None) -> dict[str, Any]:
 
 
 def described(
-    container: WorkerContainer, answer: Mapping[str, Any], on: Engine = engine.LOCAL
+    container: WorkerContainer, answer: Mapping[str, Any], on: Engine = docker_engine.LOCAL
 ) -> dict[str, Any]:
     """Return a worker's status: its answer if it runs, otherwise how it ended."""
     has_ended = container.status in ("exited", "dead")

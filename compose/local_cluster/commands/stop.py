@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, say
-from local_cluster.settings.given import project
+from local_cluster.settings.given_variables import project
 
 END_SECONDS = 30
 LOOK_AGAIN_SECONDS = 0.1
@@ -22,7 +22,7 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
     Raises:
         EndError: no worker is running, or the given one is not.
     """
-    cluster = engine.Project(project(environ))
+    cluster = docker_engine.Project(project(environ))
     running = cluster.workers("--filter", "status=running")
     if not running:
         raise EndError(EXIT_ERROR, f"no worker of the project {cluster.name} is running here.")
@@ -34,8 +34,8 @@ def stop(environ: Mapping[str, str], worker: str = "") -> int:
 
 
 def chosen(
-    worker: str, among: Sequence[engine.WorkerContainer], accepted: str
-) -> engine.WorkerContainer:
+    worker: str, among: Sequence[docker_engine.WorkerContainer], accepted: str
+) -> docker_engine.WorkerContainer:
     """Return the worker with this number.
 
     Raises:
@@ -49,19 +49,21 @@ def chosen(
     raise EndError(EXIT_CONFIGURATION, refused)
 
 
-def _stop_one(worker: str, running: Sequence[engine.WorkerContainer]) -> None:
+def _stop_one(worker: str, running: Sequence[docker_engine.WorkerContainer]) -> None:
     one = chosen(worker, running, "the number of a running worker")
     say(f"asking {one.service} to stop")
-    ended = engine.ask("stop", one.container)
-    if ended.returncode and engine.inspected(one.container, IS_RUNNING) == "true":
+    ended = docker_engine.ask("stop", one.container)
+    if ended.returncode and docker_engine.inspected(one.container, IS_RUNNING) == "true":
         raise EndError(EXIT_ERROR, ended.stderr.strip())
     say(f"{one.service} has ended; `make resume WORKER={worker}` starts it again")
 
 
-def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]) -> None:
+def _stop_all(
+    cluster: docker_engine.Project, running: Sequence[docker_engine.WorkerContainer]
+) -> None:
     up = running[0].up
     say(f"asking {', '.join(one.service for one in running)} to stop")
-    ended = engine.ask("stop", *(one.container for one in running))
+    ended = docker_engine.ask("stop", *(one.container for one in running))
     # `up` may remove them before `docker stop` has noticed their end.
     if ended.returncode and cluster.running():
         raise EndError(EXIT_ERROR, ended.stderr.strip())
@@ -70,7 +72,7 @@ def _stop_all(cluster: engine.Project, running: Sequence[engine.WorkerContainer]
     say("all have ended" + ("; `make resume` resumes the run" if up.isdecimal() else ""))
 
 
-def _wait_for_end(process: int, cluster: engine.Project) -> None:
+def _wait_for_end(process: int, cluster: docker_engine.Project) -> None:
     """Wait for `up`, which removes the network. Otherwise a new cluster could lose its own network.
 
     If `up` has just started a killed worker again, that worker is stopped, too.
@@ -82,7 +84,7 @@ def _wait_for_end(process: int, cluster: engine.Project) -> None:
             raise EndError(EXIT_ERROR, told)
         time.sleep(LOOK_AGAIN_SECONDS)
         if late := cluster.running():
-            engine.ask("stop", *late)
+            docker_engine.ask("stop", *late)
             # The time for `up` counts from the end of the last worker.
             limit = time.monotonic() + END_SECONDS
 

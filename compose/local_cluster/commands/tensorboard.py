@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import NoReturn
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.commands import container
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
-from local_cluster.settings.given import GivenVariables, runs_folder
+from local_cluster.settings.given_variables import GivenVariables, runs_folder
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = "6006"
@@ -36,7 +36,7 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     _refuse_taken(port)
     say(f"TensorBoard of {runs}: http://localhost:{port} (Ctrl-C ends it)")
     name = f"cluster-trainer-tensorboard-{port}"
-    engine.ask("rm", name)  # one that an engine crash has left; never a running one
+    docker_engine.ask("rm", name)  # one that an engine crash has left; never a running one
     published = f"{HOST}:{port}:{IN_CONTAINER}"
     options = ("--name", name, "--publish", published, "--volume", f"{runs}:/runs:ro")
     one.become([*OPTIONS, *options], PROGRAM)

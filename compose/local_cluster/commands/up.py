@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from local_cluster import compose, engine
+from local_cluster import compose, docker_engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain
 from local_cluster.run import folder as folders
 from local_cluster.run import live
 from local_cluster.run.lines import ScreenOptions
-from local_cluster.run.report import report
 from local_cluster.run.run import LocalRun
-from local_cluster.settings import locks, remembered
-from local_cluster.settings.remembered import RunRecord
+from local_cluster.run.summary import report
+from local_cluster.settings import locks, run_record
+from local_cluster.settings.run_record import RunRecord
 from local_cluster.settings.settings import Settings, read
 from local_cluster.shared_folder import SharedFolder, refusal
 
@@ -54,7 +54,7 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
     if not is_new:
         settings = make_folder(settings, is_new=False)
     try:
-        engine.refuse_elsewhere(settings.image, settings.folder.path)
+        docker_engine.refuse_elsewhere(settings.image, settings.folder.path)
     except EndError:
         settings.folder.remove_empty()
         raise
@@ -65,7 +65,7 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run a cluster to its end, while its locks are held; return its exit code."""
     begin = time.monotonic()
-    nvidia = "gpu" in settings.image and engine.has_nvidia()
+    nvidia = "gpu" in settings.image and docker_engine.has_nvidia()
     chosen = compose.variables(
         settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
     )
@@ -93,8 +93,8 @@ def refuse_engine(settings: Settings) -> None:
     Raises:
         EndError: there is no image, or a cluster of the project is running.
     """
-    engine.refuse_missing(settings.image)
-    project = engine.Project(settings.project)
+    docker_engine.refuse_missing(settings.image)
+    project = docker_engine.Project(settings.project)
     if project.containers("--filter", "status=running", "--filter", "status=paused"):
         raise EndError(
             EXIT_ERROR,
@@ -151,10 +151,10 @@ def remember(
     Raises:
         EndError: they cannot be written.
     """
-    record = remembered.record_of(settings.runs, settings.run_name, environ)
+    record = run_record.record_of(settings.runs, settings.run_name, environ)
     before = record.text()
     try:
-        was = remembered.parse(before or record.copy())
+        was = run_record.parse(before or record.copy())
         aside = keep_earlier(settings, was, decided)
         folders.make(settings.runs, settings.run_name, settings.services, is_new=False)
         record.remember(decided, settings.user)
@@ -176,13 +176,13 @@ def keep_earlier(
         OSError: a file could not be moved.
     """
     folder = settings.folder
-    if not was or was == remembered.decided(decided):
+    if not was or was == run_record.decided(decided):
         return None
     script, now = was.get("SCRIPT", ""), decided.get("SCRIPT", "")
     logs = [f"{one}/{folders.LOG}" for one in folder.names() if one.startswith("worker-")]
-    places = [remembered.FILE, *(logs if script != now else [])]
+    places = [run_record.FILE, *(logs if script != now else [])]
     what = Path(script).stem or was.get("TRAINER_MODEL", "trainer")
-    name = folders.name_of_start(folder.time_of(remembered.FILE), what)
+    name = folders.name_of_start(folder.time_of(run_record.FILE), what)
     return folders.move_aside(folder, places, name)
 
 
@@ -192,7 +192,7 @@ def forget(settings: Settings, start: StartRecord) -> None:
         if start.before or start.aside:
             start.record.forget(start.before, settings.user)
         if start.aside:
-            start.aside.move(remembered.FILE, settings.folder)
+            start.aside.move(run_record.FILE, settings.folder)
             start.aside.remove_empty()
     except (OSError, EndError) as error:
         complain(f"the run's earlier settings could not be restored: {error}")

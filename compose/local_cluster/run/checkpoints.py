@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from local_cluster.settings.given import services
+from local_cluster.settings.given_variables import services
 from local_cluster.shared_folder import SharedFolder
 
 FIT = re.compile(r"fit-(?P<number>[0-9]+)")

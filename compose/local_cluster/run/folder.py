@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from local_cluster.settings.given import LATEST, User
+from local_cluster.settings.given_variables import LATEST, User
 from local_cluster.shared_folder import SharedFolder
 
 IN_CONTAINERS = "/runs"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import IO, BinaryIO, Callable, cast
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.messages import complain, write
 from local_cluster.run.folder import LOG
 
@@ -144,7 +144,7 @@ def follow(container: str, since: str, lines: WorkerLines) -> Thread:
         lines: shows and saves them.
     """
     command = ["logs", "--follow", "--since", since, container]
-    process = engine.start(command, output=subprocess.PIPE, errors=subprocess.PIPE)
+    process = docker_engine.start(command, output=subprocess.PIPE, errors=subprocess.PIPE)
     thread = Thread(target=lambda: take_both(process, lines.take))
     thread.start()
     return thread

@@ -9,13 +9,13 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import BinaryIO
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.compose import Compose
 from local_cluster.messages import EXIT_ERROR, complain, say
-from local_cluster.run import happenings
-from local_cluster.run.events import Event, Failed, Started, Stopped, WorkerStates
+from local_cluster.run import event_queue
+from local_cluster.run.docker_events import Event, Failed, Started, Stopped, WorkerStates
+from local_cluster.run.event_queue import AskedToStart, Happening, SignalReceived, UpEnded
 from local_cluster.run.folder import LOG
-from local_cluster.run.happenings import AskedToStart, Happening, SignalReceived, UpEnded
 from local_cluster.run.lines import ScreenOptions, WorkerLines, follow
 from local_cluster.run.live import Live
 from local_cluster.settings.settings import Settings
@@ -49,14 +49,14 @@ class LocalRun:
 
     def to_the_end(self) -> int:
         """Start the workers, show their lines, and remove all containers; return the exit code."""
-        happenings.listen_to_signals(self._queue.put)
+        event_queue.listen_to_signals(self._queue.put)
         code = EXIT_ERROR
         with ExitStack() as files:
             self._open_logs(files)
             try:
                 code = self._start() or self._show()
             finally:
-                happenings.ignore_signals()
+                event_queue.ignore_signals()
                 if not self._remove():
                     complain("the engine could not remove all containers; `make down` tries again.")
         return code
@@ -74,12 +74,12 @@ class LocalRun:
         """Start the workers; return 0, or the exit code if they do not start."""
         settings = self._settings
         say(f"{settings.workers} worker(s) of {settings.image}, run {settings.run_name}")
-        self._events = happenings.start_events(settings.project, engine.time_of_engine())
+        self._events = event_queue.start_events(settings.project, docker_engine.time_of_engine())
         self._up = self._compose.start(*UP, *settings.services)
-        happenings.wait_for_up(self._queue, self._up)
+        event_queue.wait_for_up(self._queue, self._up)
         code = self._code_of(self._queue.get())
         if not code:
-            happenings.read_events(self._queue, self._events)
+            event_queue.read_events(self._queue, self._events)
         return code
 
     def _show(self) -> int:
@@ -147,13 +147,13 @@ class LocalRun:
             return False
         if self._workers.is_one_done():
             return False
-        if BEGINS_ANEW in engine.inspected(worker.container, VARIABLES).splitlines():
+        if BEGINS_ANEW in docker_engine.inspected(worker.container, VARIABLES).splitlines():
             return False
         self._left[worker.service] -= 1
         count = f"{MOST_STARTS_AGAIN - self._left[worker.service]} of {MOST_STARTS_AGAIN}"
         complain(f"{worker.service} was killed: starting its container again, {count}.")
         self._workers.comes_back(worker.service)
-        happenings.start_again(self._queue, worker)
+        event_queue.start_again(self._queue, worker)
         return True
 
     def _show_lines_of(self, worker: Started) -> None:
@@ -173,7 +173,10 @@ class LocalRun:
 
     def _sentence(self, worker: Failed) -> str:
         reason = REASONS.get(worker.code, "its own error")
-        if worker.code == KILLED and engine.inspected(worker.container, OUT_OF_MEMORY) == "true":
+        if (
+            worker.code == KILLED
+            and docker_engine.inspected(worker.container, OUT_OF_MEMORY) == "true"
+        ):
             reason = "out of memory"
         ended = "ended first" if worker.first else "ended"
         others = "; stopping the others" if self._settings.workers > 1 else ""

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings.given import User
-from local_cluster.settings.remembered import own_by, state_folder
+from local_cluster.settings.given_variables import User
+from local_cluster.settings.run_record import own_by, state_folder
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 

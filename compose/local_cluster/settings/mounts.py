@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings.given import ROOT, runs_folder
-from local_cluster.settings.remembered import state_folder
+from local_cluster.settings.given_variables import ROOT, runs_folder
+from local_cluster.settings.run_record import state_folder
 
 OF_THE_REPOSITORY = (
     *(".build", ".ci", ".git", ".github", ".hypothesis", ".mypy_cache", ".pytest_cache"),

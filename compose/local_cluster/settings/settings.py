@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from local_cluster.settings import mounts
-from local_cluster.settings.given import (
+from local_cluster.settings.given_variables import (
     DEFAULT_IMAGE,
     GivenVariables,
     User,
@@ -19,7 +19,7 @@ from local_cluster.settings.given import (
     services,
 )
 from local_cluster.settings.names import unknown_settings
-from local_cluster.settings.remembered import state_folder
+from local_cluster.settings.run_record import state_folder
 from local_cluster.shared_folder import SharedFolder
 
 OF_DOCKER_SECONDS = 2

@@ -6,8 +6,8 @@ import shlex
 import time
 from dataclasses import dataclass
 
-from local_cluster.engine import PROJECT
-from machines.host import FOLDER
+from local_cluster.docker_engine import PROJECT
+from machines.hosts_setting import FOLDER
 from machines.image import Image
 from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
 

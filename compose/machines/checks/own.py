@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from machines.checks.facts import Facts
-from machines.kept import Kept
+from machines.cluster_record import Kept
 from machines.machine import container_of
 
 

@@ -10,10 +10,10 @@ from typing import Callable
 from local_cluster.commands import report as report_here
 from local_cluster.commands import resume as resume_here
 from local_cluster.commands import tensorboard as tensorboard_here
-from machines import past
-from machines.commands import attach, curves, down, fetch, replace, status, stop
+from machines import earlier_run
+from machines.cluster_record import Kept
+from machines.commands import attach, down, fetch, fetch_records, replace, status, stop
 from machines.commands.up import up as up_on_machines
-from machines.kept import Kept
 from machines.workers.replacement import Replacement
 
 ONLY = ("attach", "fetch", "replace")
@@ -55,18 +55,18 @@ def of(
         return resume_here.resume({**environ, **changed}, {**shell, **changed}, "", start)
 
     def report() -> int:
-        curves.fetch_records(kept, environ)
+        fetch_records.fetch_records(kept, environ)
         report_here.report({**run, **_set(environ)})
 
     def tensorboard() -> int:
-        curves.fetch_records(kept, environ)
-        curves.keep_fetching(kept, environ)
+        fetch_records.fetch_records(kept, environ)
+        fetch_records.keep_fetching(kept, environ)
         tensorboard_here.tensorboard({**run, **_set(environ)})
 
     return {
         "attach": lambda: attach.attach(kept, environ),
         "logs": lambda: attach.logs(kept, environ),
-        "fetch": lambda: fetch.fetch(past.chosen(kept, environ), environ),
+        "fetch": lambda: fetch.fetch(earlier_run.chosen(kept, environ), environ),
         "stop": lambda: stop.stop(kept, given.worker, environ),
         "resume": resume,
         "replace": with_another,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from local_cluster.messages import complain, say
 from local_cluster.run.lines import ScreenOptions
-from machines import kept as files
-from machines.kept import Kept
+from machines import cluster_record as files
+from machines.cluster_record import Kept
 from machines.watching.in_terminal import report, watch_of
 from machines.watching.watch import Watch
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from local_cluster.messages import EXIT_ERROR, complain, say
-from machines import kept as files
-from machines.kept import Kept
+from machines import cluster_record as files
+from machines.cluster_record import Kept
 from machines.machine import at_once
 from machines.workers import containers
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 
 from local_cluster.messages import EXIT_ERROR, complain, say
-from local_cluster.settings.given import GivenVariables
+from local_cluster.settings.given_variables import GivenVariables
 from local_cluster.shared_folder import SharedFolder, refusal
+from machines.cluster_record import Kept
 from machines.copies import results
-from machines.kept import Kept
 from machines.machine import at_once
 
 

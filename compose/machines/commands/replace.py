@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Callable
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, say
-from machines.host import A_HOST, Host, parse
-from machines.kept import Kept
+from machines.cluster_record import Kept
+from machines.hosts_setting import A_HOST, Host, parse
 from machines.machine import Machine
 from machines.workers.replacement import Replacement
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.commands.status import described, look_at, show
 from local_cluster.messages import EndError
-from machines.kept import Kept
+from machines.cluster_record import Kept
 from machines.machine import Machine, at_once, last_line
 
 GONE, UNREACHABLE = "gone", "unreachable"
@@ -35,7 +35,7 @@ def of_one(machine: Machine, project: str, why_gone: str) -> dict[str, Any]:
     if answered.returncode:
         return _unknown(machine, UNREACHABLE, last_line(answered.stderr))
     try:
-        workers = engine.Project(project, machine.engine).workers()
+        workers = docker_engine.Project(project, machine.engine).workers()
     except EndError as error:  # the machine was lost between two questions
         return _unknown(machine, UNREACHABLE, last_line(str(error)))
     own = [one for one in workers if one.service == machine.service]
@@ -45,6 +45,6 @@ def of_one(machine: Machine, project: str, why_gone: str) -> dict[str, Any]:
 
 
 def _unknown(machine: Machine, state: str, why: str) -> dict[str, Any]:
-    container = engine.WorkerContainer(machine.service, state, 0, "", "", "-")
+    container = docker_engine.WorkerContainer(machine.service, state, 0, "", "", "-")
     nothing = {**described(container, {}), "up_seconds": None, "memory": None, "cpu_percent": None}
     return {**nothing, "machine": machine.name, "trouble": f"{machine.name}: {why}"}

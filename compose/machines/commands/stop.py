@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
-from machines.kept import Kept, held
+from machines.cluster_record import Kept, held
 from machines.machine import Machine
 from machines.workers import containers
 

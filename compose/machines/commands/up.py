@@ -13,18 +13,18 @@ from local_cluster.commands import up as local
 from local_cluster.messages import EXIT_CONFIGURATION
 from local_cluster.settings import locks
 from local_cluster.settings.settings import Settings
-from machines import host, image, kept, past, settings
+from machines import cluster_record, earlier_run, hosts_setting, image, settings
 from machines.checks import connections
 from machines.checks.check import check
 from machines.checks.facts import Facts
 from machines.checks.own import Own
+from machines.cluster_record import Kept
 from machines.copies import bring
-from machines.host import Host
-from machines.kept import Kept
+from machines.hosts_setting import Host
 from machines.machine import of as machines_of
 from machines.watching.in_terminal import report, watch_of
 from machines.workers import earlier
-from machines.workers.given import Start, threads_of
+from machines.workers.docker_run import Start, threads_of
 from machines.workers.replacement import Replacement
 from machines.workers.start import NoneIsLeftError, start_all
 
@@ -45,13 +45,15 @@ def up(environ: Mapping[str, str], replacement: Replacement | None = None) -> in
             the run.
     """
     begin = time.monotonic()
-    hosts = host.read(environ.get("HOSTS", ""))
+    hosts = hosts_setting.read(environ.get("HOSTS", ""))
     chosen = settings.read(environ, hosts, datetime.now())
     with ExitStack() as held:
-        held.enter_context(locks.of_project(chosen.project, chosen.user, environ, kept.BUSY))
+        held.enter_context(
+            locks.of_project(chosen.project, chosen.user, environ, cluster_record.BUSY)
+        )
         if environ.get("RUN_NAME"):
             _lock_run(chosen, environ, held)
-        hosts = past.with_folders(hosts, chosen, environ)
+        hosts = earlier_run.with_folders(hosts, chosen, environ)
         started = _start(chosen, hosts, environ, held, replacement)
     watch = watch_of(started.kept, environ)
     code = watch.to_the_end()
@@ -89,10 +91,10 @@ def _start(
     """
     local.refuse_engine(chosen)
     if replacement:
-        kept.refuse_changed(replacement.known, environ)
+        cluster_record.refuse_changed(replacement.known, environ)
     else:
         earlier.settle(hosts, environ)
-    known = kept.read(environ)
+    known = cluster_record.read(environ)
     own = Own.of(known, may_run=bool(replacement))
 
     found = image.read(chosen.image)
@@ -158,13 +160,13 @@ def _start_workers(
         is_started=False,
         start=start.name,
     )
-    kept.write(new, environ)
+    cluster_record.write(new, environ)
     try:
         start_all(start, told)
     except NoneIsLeftError:
         if is_first:
-            kept.forget(environ)
+            cluster_record.forget(environ)
         raise
     whole = replace(new, is_started=True)
-    kept.write(whole, environ)
+    cluster_record.write(whole, environ)
     return whole

@@ -10,7 +10,7 @@ from queue import Queue
 from threading import Thread
 from typing import IO, cast
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.messages import say
 from machines.image import Image
 from machines.machine import Machine, last_line
@@ -24,7 +24,9 @@ def send(image: Image, machines: Sequence[Machine]) -> list[str]:
     """Save an image, and load it on all machines at the same time; return the error messages."""
     names = ", ".join(machine.name for machine in machines)
     say(f"sending {image.name} ({image.size / 1e9:.1f} GB) to {names}")
-    save = engine.start(["save", image.name], output=subprocess.PIPE, errors=subprocess.DEVNULL)
+    save = docker_engine.start(
+        ["save", image.name], output=subprocess.PIPE, errors=subprocess.DEVNULL
+    )
     loads = [_Load.start(machine) for machine in machines]
     _feed_all(loads, cast("IO[bytes]", save.stdout), image)
     found = [problem for load in loads if (problem := load.end())]

@@ -17,8 +17,8 @@ from typing import IO, cast
 from local_cluster.messages import complain, say
 from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
+from machines.cluster_record import Kept
 from machines.copies.set_aside import set_aside
-from machines.kept import Kept
 from machines.machine import RUN, Machine, container_of, last_line
 
 WARNED = 1

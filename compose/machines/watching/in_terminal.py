@@ -9,9 +9,9 @@ from typing import Callable
 from local_cluster.commands.up import is_verbose
 from local_cluster.messages import EndError, say, write
 from local_cluster.run.lines import ScreenOptions
-from local_cluster.run.report import TOLD_TO_STOP, print_table
-from machines import kept
-from machines.kept import Kept
+from local_cluster.run.summary import TOLD_TO_STOP, print_table
+from machines import cluster_record
+from machines.cluster_record import Kept
 from machines.watching.watch import Watch
 from machines.workers import containers
 
@@ -28,7 +28,7 @@ def watch_of(known: Kept, environ: Mapping[str, str], tail: int | None = None) -
         known.machines,
         known.project,
         ScreenOptions(shows_all=is_verbose(environ)),
-        kept.is_current(environ),
+        cluster_record.is_current(environ),
         tail=tail,
         stop=_stopping(known, environ),
     )
@@ -42,7 +42,7 @@ def _stopping(known: Kept, environ: Mapping[str, str]) -> Callable[[], list[str]
 
     def stop() -> list[str]:
         try:
-            with kept.held(known, environ):
+            with cluster_record.held(known, environ):
                 return containers.stop_all(known.machines, known.project)
         except EndError as error:
             return [*error.sentences]

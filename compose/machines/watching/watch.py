@@ -10,9 +10,9 @@ from queue import Empty, SimpleQueue
 from typing import Callable, Union
 
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, complain, say
-from local_cluster.run import happenings
-from local_cluster.run.events import EXIT_STOPPED
-from local_cluster.run.happenings import SignalReceived
+from local_cluster.run import event_queue
+from local_cluster.run.docker_events import EXIT_STOPPED
+from local_cluster.run.event_queue import SignalReceived
 from local_cluster.run.lines import ScreenOptions
 from local_cluster.run.run import KILLED, REASONS
 from machines.machine import Machine, at_once, container_of
@@ -69,7 +69,7 @@ class Watch:
 
         A signal ends the watch, and the workers continue.
         """
-        happenings.listen_to_signals(self._queue.put)
+        event_queue.listen_to_signals(self._queue.put)
         followers: list[StateFollower | LineFollower] = [*self._states, *self._lines]
         for one in self._states:
             one.start()
@@ -164,7 +164,7 @@ class Watch:
         others = "; stopping the others" if len(self._machines) > 1 else ""
         name = f"{seen.machine.service} on {seen.machine.name}"
         complain(f"{name} ended, with exit code {code} ({_reason(code)}){others}.")
-        happenings.ignore_signals()
+        event_queue.ignore_signals()
         for problem in stop():
             complain(problem)
         for lines in self._lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from local_cluster.engine import is_gone
+from local_cluster.docker_engine import is_gone
 from machines.machine import SSH_FAILED, Machine, at_once, container_of, last_line
 
 END_SECONDS = 60

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
-from machines import kept
-from machines.host import Host
-from machines.kept import Kept
+from machines import cluster_record
+from machines.cluster_record import Kept
+from machines.hosts_setting import Host
 from machines.machine import Machine, at_once
 from machines.workers import containers
 
@@ -26,7 +26,7 @@ def settle(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
     Raises:
         EndError: the cluster runs or may run, or a worker cannot be stopped.
     """
-    known = kept.read(environ)
+    known = cluster_record.read(environ)
     if not known:
         return
     left = known.left
@@ -41,7 +41,7 @@ def settle(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
 
 def _refuse_running(known: Kept, those: Sequence[Machine], environ: Mapping[str, str]) -> None:
     if not known.is_started:  # the start was interrupted after the last worker was started
-        kept.write(replace(known, is_started=True), environ)
+        cluster_record.write(replace(known, is_started=True), environ)
     where = ", ".join(one.name for one in those)
     how = "`make attach` shows it, `make stop` stops it at a checkpoint"
     told = f"a cluster of the project {known.project} runs on {where}: {how}."

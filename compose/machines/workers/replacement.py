@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from local_cluster.messages import EXIT_ERROR, EndError, say
-from machines.kept import Kept
+from machines.cluster_record import Kept
 from machines.machine import Machine, at_once
 from machines.workers import containers
 

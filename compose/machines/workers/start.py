@@ -10,7 +10,7 @@ from local_cluster.messages import EXIT_ERROR, EndError, say
 from machines.checks.facts import Facts
 from machines.machine import START, Machine, at_once, container_of, last_line
 from machines.workers.containers import END_SECONDS
-from machines.workers.given import Start, command_of
+from machines.workers.docker_run import Start, command_of
 
 START_SECONDS = 120
 

@@ -16,7 +16,12 @@ from entrypoint.log import INFO, WARNING, Log
 from entrypoint.status.board import Board
 from entrypoint.supervision.output.json_lines import LineCutter, as_json
 from entrypoint.supervision.output.notices import NoticeFilter
-from entrypoint.supervision.output.rest import FLUSH_SECONDS, Stream, left_after_waiting, takes_more
+from entrypoint.supervision.output.remaining_output import (
+    FLUSH_SECONDS,
+    Stream,
+    left_after_waiting,
+    takes_more,
+)
 
 DEFAULT_LEVELS = {STDOUT: INFO, STDERR: WARNING}
 CHUNK = 65_536

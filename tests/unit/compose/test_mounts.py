@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from local_cluster.settings import mounts
-from local_cluster.settings.given import ROOT
+from local_cluster.settings.given_variables import ROOT
 from local_cluster.settings.mounts import problems
 
 PROGRAM = ROOT / "compose/cluster.py"

@@ -7,8 +7,8 @@ import pytest
 from local_cluster.commands import resume as resume_module
 from local_cluster.commands.resume import keep_global_batch, resume
 from local_cluster.messages import EndError
-from local_cluster.settings import remembered
-from local_cluster.settings.given import User
+from local_cluster.settings import run_record
+from local_cluster.settings.given_variables import User
 from local_cluster.shared_folder import SharedFolder
 
 WAS = {"WORKERS": "2", "TRAINER_PER_REPLICA_BATCH_SIZE": "32", "TRAINER_SEED": "7"}
@@ -54,12 +54,12 @@ def go_on(tmp_path, monkeypatch):
 
 def kept(tmp_path, settings):
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
-    record = remembered.record_of(tmp_path / "runs", "x", state)
+    record = run_record.record_of(tmp_path / "runs", "x", state)
     record.remember(settings, User(str(os.getuid()), str(os.getgid())))
 
 
 def copied(tmp_path, settings):
-    (tmp_path / "runs/x" / remembered.FILE).write_bytes(remembered.render(settings))
+    (tmp_path / "runs/x" / run_record.FILE).write_bytes(run_record.render(settings))
 
 
 def test_what_a_worker_writes_into_the_copy_decides_nothing(go_on, tmp_path):
@@ -77,7 +77,7 @@ def test_a_run_that_only_its_copy_knows_is_refused_with_what_to_give(go_on, tmp_
         go_on()
     assert caught.value.code == 78
     (sentence,) = caught.value.sentences
-    assert str(tmp_path / "runs/x" / remembered.FILE) in sentence
+    assert str(tmp_path / "runs/x" / run_record.FILE) in sentence
     assert "`make up-local NAME=x`" in sentence
     assert "theirs" not in sentence
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from local_cluster.messages import EndError
-from local_cluster.settings.given import ROOT, User
+from local_cluster.settings.given_variables import ROOT, User
 from local_cluster.settings.settings import read
 
 NOW = datetime(2026, 11, 22, 9, 5, 7)  # noqa: DTZ001  local time

@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[3] / "compose"
 PROGRAM = """
 import os, signal
 from queue import SimpleQueue
-from local_cluster.run.happenings import SignalReceived, listen_to_signals
+from local_cluster.run.event_queue import SignalReceived, listen_to_signals
 
 queue = SimpleQueue()
 listen_to_signals(queue.put)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from entrypoint.cluster.machine import Machine
+from entrypoint.cluster.own_machine import Machine
 from entrypoint.errors import ConfigurationError, Problem
 from entrypoint.settings.environ import read_environ
 from entrypoint.sources.own_task import find_own_task

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from entrypoint.errors import render
-from entrypoint.report.hiding import shown_command
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import sagemaker, with_contract_settings
+from entrypoint.start_messages.hiding import shown_command
 from harness.contracts import refusal
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import (
     Aborted,
@@ -77,9 +77,9 @@ def meetings() -> Iterator[Meetings]:
 @pytest.fixture(autouse=True)
 def ring(meetings: Meetings) -> Iterator[RenewableRing]:
     found = RenewableRing(meetings.connect)
-    group.use(found)
+    process_ring.use(found)
     yield found
-    group.use(None)
+    process_ring.use(None)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_what_is_not_the_first_use_of_the_ring_needs_a_new_process(ring, meeting
 
 
 def test_without_a_ring_nothing_is_done_again(recovery) -> None:
-    group.use(None)
+    process_ring.use(None)
     with pytest.raises(PeerLost):
         done_by(recovery, Work(lost()), lambda: Fit(5), no_rehearsal)
 
@@ -209,9 +209,9 @@ def of_three(meetings: Meetings) -> Iterator[RenewableRing]:
     """A ring of worker-0 and worker-2, which go on without worker-1."""
     meetings.members = (0, 2)
     found = RenewableRing(meetings.connect, most=3)
-    group.use(found)
+    process_ring.use(found)
     yield found
-    group.use(None)
+    process_ring.use(None)
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_a_stop_while_it_waits_ends_the_process_at_once(meetings) -> None:
             signal.raise_signal(signal.SIGTERM)
         return meetings.connect()
 
-    group.use(RenewableRing(connect))
+    process_ring.use(RenewableRing(connect))
     with stop.handled():
         recovery = ElasticRecovery(Task("worker", 0, 2), stop, StatusFile(None), print)
         done_by(recovery, Work(lost()), Fit, no_rehearsal)
@@ -314,7 +314,7 @@ def test_so_does_a_stop_while_it_waits_for_the_first_ring(meetings) -> None:
         signal.raise_signal(signal.SIGTERM)
         return RenewableRing(meetings.connect)
 
-    group.offer(form)
+    process_ring.offer(form)
     with stop.handled():
         recovery = ElasticRecovery(Task("worker", 0, 2), stop, StatusFile(None), print)
         done_by(recovery, Work(), Fit, no_rehearsal)
@@ -324,7 +324,7 @@ def test_so_does_a_stop_while_it_waits_for_the_first_ring(meetings) -> None:
 
 def comes_late(meetings: Meetings) -> RenewableRing:
     ring = RenewableRing(meetings.connect, most=3, comes_late=True)
-    group.use(ring)
+    process_ring.use(ring)
     return ring
 
 
@@ -452,7 +452,7 @@ def whole(meetings) -> RenewableRing:
     """A ring of all three workers. This worker is the last one, and is new."""
     meetings.place = (2, 3)
     ring = RenewableRing(meetings.connect, most=3)
-    group.use(ring)
+    process_ring.use(ring)
     new_to(ring, 2)
     return ring
 
@@ -473,7 +473,7 @@ def test_one_that_another_has_seen_is_wrong(of_three_survivor):
 def test_other_calls_in_a_ring_with_survivors_are_worth_new_processes(meetings, recovery):
     """State of an earlier ring may be the cause, as in a callback that remembers it."""
     looks = SimpleNamespace(look=lambda _: frozenset(), began_together=False)
-    group.use(RenewableRing(meetings.connect, looks=looks))
+    process_ring.use(RenewableRing(meetings.connect, looks=looks))
     with pytest.raises(PeerLostError, match="did not begin together"):
         done_by(recovery, Work(other_call(1)), lambda: Fit(5), no_rehearsal)
 
@@ -491,6 +491,6 @@ def test_whatever_ends_a_script_does_not_wait_for_a_ring(error: Exception) -> No
     def form() -> RenewableRing:
         raise AssertionError("the others were met")
 
-    group.use(None)
-    group.offer(form)
+    process_ring.use(None)
+    process_ring.offer(form)
     assert explained(error) is error

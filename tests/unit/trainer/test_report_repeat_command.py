@@ -10,7 +10,7 @@ from cluster_trainer.report.repeat_command import OF_CLUSTER, OF_THE_START, agai
 from cluster_trainer.report.run import read_run
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.groups import OF_COMPILING, OWN
-from local_cluster.settings import names, remembered
+from local_cluster.settings import names, run_record
 
 SCRIPTS_OWN = {"model": "sequential_1", "dataset": "arrays of the script's own"}
 SCRIPTS_OWN |= dict.fromkeys(OF_COMPILING, OWN)
@@ -31,7 +31,7 @@ def run(tmp_path):
         result |= {"script": script} if script else {}
         (folder / "worker-0/result.json").write_text(json.dumps(result))
         if cluster:
-            (folder / "cluster.json").write_bytes(remembered.render(cluster))
+            (folder / "cluster.json").write_bytes(run_record.render(cluster))
         return read_run(folder)
 
     return make
@@ -126,7 +126,7 @@ def test_of_a_run_that_says_nothing_there_is_no_command(tmp_path):
 
 def test_what_a_local_cluster_was_started_with_is_one_command(run):
     kept = {"WORKERS": "2", "TRAINER_MODEL": 'a b; $(rm -r /)"', "TRAINER_EPOCHS": "7"}
-    settings = remembered.decided({**kept, "RUN_UID": "5", "CLUSTER_TOKEN": "x" * 16})
+    settings = run_record.decided({**kept, "RUN_UID": "5", "CLUSTER_TOKEN": "x" * 16})
     found = again(run(cluster=settings))
     words = words_of(found)
     assert words[0] == "env"
@@ -142,7 +142,7 @@ def test_a_run_on_several_machines_is_repeated_there(run):
 
 
 def test_all_that_a_local_cluster_remembers_is_given_again():
-    kept = [one for one in (*names.OWN, *names.passed_on()) if remembered.is_remembered(one)]
+    kept = [one for one in (*names.OWN, *names.passed_on()) if run_record.is_remembered(one)]
     assert [one for one in kept if not OF_CLUSTER.fullmatch(one)] == [*OF_THE_START[:2]]
 
 

@@ -11,7 +11,7 @@ from cluster_trainer.data.feeds import fit_arguments
 from cluster_trainer.engine import install
 from cluster_trainer.engine.calls import announced
 from cluster_trainer.engine.running import is_in_fit
-from cluster_trainer.fits.process import present
+from cluster_trainer.fits.process_state import present
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest

@@ -10,7 +10,7 @@ import numpy as np
 from cluster_trainer.callbacks.recording.epoch_metrics import Line
 from cluster_trainer.data.examples import DataSet, Examples
 from cluster_trainer.data.run_length import RunLength
-from cluster_trainer.fits.identity.compiled import training_described
+from cluster_trainer.fits.identity.training_description import training_described
 from cluster_trainer.results import record
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job

@@ -5,5 +5,5 @@
 - `state.py` takes values from a model, and restores them.
 - `resume.py` finds the newest checkpoint of all workers, from which a run resumes, and sends it to
   all of them.
-- `lighter.py` removes the weights from checkpoints of finished fits.
+- `without_weights.py` removes the weights from checkpoints of finished fits.
 """

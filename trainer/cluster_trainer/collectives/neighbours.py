@@ -3,8 +3,8 @@
 The entrypoint owns this worker's port, knows the others' addresses and the shared secret, and logs
 which workers are missing. This module only receives two connected sockets.
 
-The entrypoint's side is entrypoint/rendezvous/commands/. The two sides exchange one packet each
-way, on a socket that the command has inherited. The reasons are in
+The entrypoint's side is entrypoint/rendezvous/command_rings/. The two sides exchange one packet
+each way, on a socket that the command has inherited. The reasons are in
 docs/explanation/decisions/0011-neighbours.md.
 """
 

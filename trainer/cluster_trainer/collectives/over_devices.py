@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from cluster_trainer.collectives import over_ring
-from cluster_trainer.collectives.merges import outside_branches
+from cluster_trainer.collectives.merge_refusals import outside_branches
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
 

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, local_devices, over_ring
-from cluster_trainer.collectives.merges import outside_branches
+from cluster_trainer.collectives import local_devices, over_ring, process_ring
+from cluster_trainer.collectives.merge_refusals import outside_branches
 from cluster_trainer.collectives.over_ring import CARRIERS
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.private import tensorflow_names
@@ -59,7 +59,7 @@ def ring_of(strategy: tf.distribute.Strategy) -> RenewableRing | None:
     A ring is used with one replica, or with one on each device of a script without a strategy.
     """
     is_plain = _count_of(strategy) == 1 or local_devices.is_of_all(strategy)
-    return group.current() if is_plain else None
+    return process_ring.current() if is_plain else None
 
 
 def _count_of(strategy: tf.distribute.Strategy) -> int:

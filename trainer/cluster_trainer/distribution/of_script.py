@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.distribution.strategy import set_devices
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem, render
 from cluster_trainer.settings.config import TrainerConfig
@@ -28,7 +28,7 @@ def devices_of_script(environ: Mapping[str, str]) -> tuple[str, ...]:
         ConfigurationError: the process lacks CPU devices that the settings name.
     """
     is_alone = from_environment(as_started(environ)).num_workers == 1
-    if not is_alone and not group.is_wanted():
+    if not is_alone and not process_ring.is_wanted():
         return ()
     config = _settings(environ)
     names = devices.numbered("GPU", len(tf.config.list_logical_devices("GPU")))

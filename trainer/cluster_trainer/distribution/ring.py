@@ -9,7 +9,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.neighbours import (
     EX_CONFIG,
     VARIABLE,
@@ -91,7 +91,7 @@ def _meet(environ: Mapping[str, str], silence_seconds: int) -> Ring:
 
 def _forget(ring: RenewableRing) -> None:
     """Detach a forked process from the ring: it would write into its parent's connections."""
-    group.use(None)
+    process_ring.use(None)
     ring.forget()
 
 
@@ -101,7 +101,7 @@ def offer_to_script(environ: Mapping[str, str]) -> None:
     `environ` is the environment in which the entrypoint has started the script.
     """
     if VARIABLE in environ:
-        group.offer(lambda: _form_for_script(environ))
+        process_ring.offer(lambda: _form_for_script(environ))
 
 
 def _form_for_script(environ: Mapping[str, str]) -> RenewableRing | None:
@@ -137,11 +137,11 @@ def _where() -> str:
 
 def heed(config: TrainerConfig) -> None:
     """Apply the settings for the ring's sums: their number format, and the length of rounds."""
-    group.send_gradients_as(config.wire)
+    process_ring.send_gradients_as(config.wire)
     if config.sync_every == "auto":
-        group.let_rounds_be_chosen()
+        process_ring.let_rounds_be_chosen()
     else:
-        group.let_rounds_have(config.sync_every)
+        process_ring.let_rounds_have(config.sync_every)
 
 
 def say_rounds(config: TrainerConfig) -> None:

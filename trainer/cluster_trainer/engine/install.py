@@ -6,7 +6,7 @@ Other modules of the engine replace parts for a moment only:
 - building/on_zeros.py replaces `_direct_assign` while a model is called on zeros;
 - first_batch/ replaces random functions and sums over replicas while it compares a batch.
 
-Outside of the engine, fits/shared/written.py wraps `keras.Model.export` and `h5py.File`.
+Outside of the engine, fits/shared/written_files.py wraps `keras.Model.export` and `h5py.File`.
 """
 
 import logging
@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import local_devices
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine import progress_bar, reads, running
+from cluster_trainer.engine import progress_bar, running, variable_reads
 from cluster_trainer.engine.building import building
 from cluster_trainer.engine.calls import announced, others, predicting
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
@@ -77,8 +77,8 @@ def install(
     _replace_in_steps()
     _replace_of_optimizers()
     keras_names.GET_DATA_ADAPTER.wrap(random_access.accepting)  # sources of single examples
-    keras_names.VALUE.wrap(reads.telling_value)
-    keras_names.ASSIGN.wrap(reads.telling_assign)
+    keras_names.VALUE.wrap(variable_reads.telling_value)
+    keras_names.ASSIGN.wrap(variable_reads.telling_assign)
     keras_names.UPDATE_PROGBAR.wrap(progress_bar.counting)
     if plain_bars:
         Replaceable(keras.utils.Progbar, "__init__").wrap(progress_bar.plain)

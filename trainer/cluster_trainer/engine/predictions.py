@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, gathered, ring_of
 from cluster_trainer.engine.building import building
 from cluster_trainer.engine.data.batch_shares import cut, handed_out
@@ -52,7 +52,7 @@ class Predictions:
 
     def _by_itself(self, batches: list[Any]) -> Any:
         """Return the predictions of rows that may be this worker's own, such as a game's states."""
-        with group.left_out():
+        with process_ring.left_out():
             if self.alone is None:
                 self.alone = Predictions(self._model)
             return self.alone(batches)

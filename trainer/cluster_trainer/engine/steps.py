@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
@@ -266,7 +266,7 @@ class Steps:
             ConfigurationError: weights are to be averaged in rounds, which only a `fit` can end.
             StopIteration: there was no batch.
         """
-        is_open = self._name == TRAINING and group.are_rounds_open()
+        is_open = self._name == TRAINING and process_ring.are_rounds_open()
         if self._rounds.are_wanted or (is_open and self._replicas.total > 1):
             rounds.refuse_own_loop()
         last: Any = None

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any, Protocol
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.ring.errors import (
     Aborted,
@@ -121,7 +121,9 @@ class ElasticRecovery:
         """Meet the other workers, unless that has happened before."""
         self._stop.ends_at_once = True
         try:
-            ring = group.current()  # a script's ring is formed here, once all workers have come
+            ring = (
+                process_ring.current()
+            )  # a script's ring is formed here, once all workers have come
         finally:
             self._stop.ends_at_once = False
         if not isinstance(ring, RenewableRing) or ring.operations:
@@ -250,7 +252,7 @@ def explained(error: Exception) -> Exception:
     """Return the meaning of an error for this worker; see `of_newcomer`."""
     if not isinstance(error, OtherCall):
         return error
-    ring = group.current()  # a newcomer has raised it; otherwise this would wait for one
+    ring = process_ring.current()  # a newcomer has raised it; otherwise this would wait for one
     return of_newcomer(ring, error) if isinstance(ring, RenewableRing) else error
 
 

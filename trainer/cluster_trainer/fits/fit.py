@@ -23,13 +23,13 @@ from typing import Any
 from weakref import WeakSet
 
 from cluster_trainer.callbacks.as_given import AsGiven
-from cluster_trainer.collectives.group import are_rounds_open
+from cluster_trainer.collectives.process_ring import are_rounds_open
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.running import Running, of_a_user
 from cluster_trainer.fits.elastic_recovery import INTERRUPTIONS, ElasticRecovery
 from cluster_trainer.fits.kept.kept_fit import KeptFit
-from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.process_state import Process
 from cluster_trainer.fits.program import FitRequest, Program
 from cluster_trainer.fits.script.start import begin
 from cluster_trainer.problems import ConfigurationError, Problem, RoundsChosenError

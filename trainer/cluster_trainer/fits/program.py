@@ -13,7 +13,7 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.running import Order
 from cluster_trainer.fits.kept.consistency_check import rounds_described
-from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.fits.kept.ended_fits import EndedFits
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.process.network_limit import NetworkLimit

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.loops.ring import ring_of_loop
@@ -54,7 +54,7 @@ def _result_of_all(metric: keras.metrics.Metric) -> Any:
 
 
 def _sums(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    with group.failure_told():
+    with process_ring.failure_told():
         return [tf.convert_to_tensor(one) for one in summed(values, WHAT)]
 
 

@@ -4,7 +4,7 @@ import os
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, local_devices
+from cluster_trainer.collectives import local_devices, process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -37,7 +37,7 @@ def ring_of_loop(function: str) -> RenewableRing | None:
         advice = f"A loop of your own computes on one: set {variable_of('devices')} to one of them."
         number = len(devices.extended.worker_devices)
         raise _refused(function, f"{number} devices of this worker", "one device", advice)
-    steps = "auto" if group.are_rounds_open() else group.steps_of_round()
+    steps = "auto" if process_ring.are_rounds_open() else process_ring.steps_of_round()
     if steps != 1:
         name = variable_of("sync_every")
         advice = f"A loop of your own sums in each step: unset {name}."

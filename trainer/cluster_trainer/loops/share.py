@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import Workers, workers_of
-from cluster_trainer.engine import facts
+from cluster_trainer.engine import compared_facts
 from cluster_trainer.engine.data import pipelines
 from cluster_trainer.engine.data.batch_shares import count_in, cut, rows_known
 from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
@@ -31,7 +31,7 @@ from cluster_trainer.engine.data.sources.choice import source_of
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import as_tensor
-from cluster_trainer.fits.process import present
+from cluster_trainer.fits.process_state import present
 from cluster_trainer.fits.script.calls import call
 from cluster_trainer.loops.ring import ring_of_loop
 from cluster_trainer.loops.traces import keep_apart
@@ -183,9 +183,11 @@ class _Shared:
         # The garbage collector may remove an unused optimizer sooner on one worker than on another.
         trained = {f"{OF_OPTIMIZER} {number}": one for number, one in weight.trained.values()}
         found |= {name: alike.digest_of(one) for name, one in trained.items()}
-        everyone = facts.of_all(workers, found, f"{WHAT} (weights)")
+        everyone = compared_facts.of_all(workers, found, f"{WHAT} (weights)")
         if unlike := {
-            name: values for name, values in facts.differing(everyone).items() if all(values)
+            name: values
+            for name, values in compared_facts.differing(everyone).items()
+            if all(values)
         }:
             names = names_of(workers.members)
             raise ConfigurationError(

@@ -15,7 +15,7 @@ from cluster_trainer.checkpoints.checkpoint import COUNTED
 from cluster_trainer.checkpoints.resume import CALLBACKS
 from cluster_trainer.fits.identity.numbers_read import of_callbacks
 from cluster_trainer.fits.identity.weights import Summary, sampled, summary_of
-from cluster_trainer.fits.shared.unlike import warn_of_callbacks
+from cluster_trainer.fits.shared.differing_callbacks import warn_of_callbacks
 from cluster_trainer.on_jax.steps.batches import GlobalBatches
 from cluster_trainer.on_jax.workers.cluster import JaxWorkers
 from cluster_trainer.private import keras_jax_names

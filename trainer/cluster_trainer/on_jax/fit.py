@@ -20,7 +20,7 @@ from cluster_trainer.checkpoints.resume import Found, find_newest, keep
 from cluster_trainer.checkpoints.saver import Saver, touch
 from cluster_trainer.checkpoints.store import Store
 from cluster_trainer.fits.identity import end_mark
-from cluster_trainer.fits.identity.fits import Chosen
+from cluster_trainer.fits.identity.saved_fits import Chosen
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.on_jax import refusals
 from cluster_trainer.on_jax.arguments import arrange, callbacks_of, global_batches

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from cluster_trainer.fits.identity import end_mark
-from cluster_trainer.fits.identity.fits import Fits
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, claimed, script_name, this_process
+from cluster_trainer.fits.identity.saved_fits import Fits
 from cluster_trainer.fits.script.earlier_runs import begin_anew
 from cluster_trainer.fits.script.variables import read_variables
 from cluster_trainer.on_jax import refusals

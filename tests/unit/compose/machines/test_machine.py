@@ -1,6 +1,6 @@
 """Commands on one machine."""
 
-from machines.host import Host
+from machines.hosts_setting import Host
 from machines.machine import Machine
 
 SCRIPT = """

@@ -16,9 +16,9 @@ import pytest
 
 from cluster_trainer.collectives import neighbours
 from cluster_trainer.collectives.neighbours import Neighbours, NeighboursError, join
-from entrypoint.rendezvous.commands import serve as module
-from entrypoint.rendezvous.commands.group import Group
-from entrypoint.rendezvous.commands.serve import serve
+from entrypoint.rendezvous.command_rings import serve as module
+from entrypoint.rendezvous.command_rings.group import Group
+from entrypoint.rendezvous.command_rings.serve import serve
 from entrypoint.rendezvous.facts import Card
 from entrypoint.rendezvous.generations import Generations
 from entrypoint.rendezvous.outcome import Meeting

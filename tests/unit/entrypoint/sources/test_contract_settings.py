@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from entrypoint.report.explanation import explained_values
 from entrypoint.settings.command_environment import command_environment
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import with_contract_settings
 from entrypoint.sources.resolve import Answer
+from entrypoint.start_messages.explanation import explained_values
 
 HOSTS = {"SM_HOSTS": '["algo-1","algo-2"]', "SM_CURRENT_HOST": "algo-1"}
 RESOURCES = {"current_host": "algo-1", "hosts": ["algo-1", "algo-2", "algo-3"]}

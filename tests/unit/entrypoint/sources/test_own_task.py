@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from entrypoint.cluster import machine as machines
-from entrypoint.cluster.machine import Machine
+from entrypoint.cluster import own_machine as machines
+from entrypoint.cluster.own_machine import Machine
 
 
 def machine(name: str, *addresses: str, **names: str) -> Machine:

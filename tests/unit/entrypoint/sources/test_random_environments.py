@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from entrypoint.cluster.machine import Machine
+from entrypoint.cluster.own_machine import Machine
 from entrypoint.errors import ConfigurationError, render
-from entrypoint.report.explanation import as_json, as_text
 from entrypoint.settings.command_environment import command_environment
 from entrypoint.settings.environ import read_environ
 from entrypoint.settings.options import VARIABLES
 from entrypoint.sources import SOURCES, tf_config, variables_of, with_contract_settings
 from entrypoint.sources.own_task import find_own_task
 from entrypoint.sources.resolve import resolve
+from entrypoint.start_messages.explanation import as_json, as_text
 
 BYTES = st.binary(max_size=30).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
 LIKELY = st.sampled_from(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from entrypoint.log import Log
-from entrypoint.supervision.output import pipes, rest
+from entrypoint.supervision.output import pipes, remaining_output
 from entrypoint.supervision.output.pipes import Output
 
 BYTES = 100_000
@@ -28,7 +28,7 @@ def test_a_reader_that_stalls_gets_the_last_lines(
         cwd=tmp_path,
         stdout=subprocess.PIPE,
     )
-    time.sleep(rest.FLUSH_SECONDS + 2)
+    time.sleep(remaining_output.FLUSH_SECONDS + 2)
     assert started.communicate(timeout=30)[0] == bytes(BYTES) + b"the end\n"
     assert started.returncode == 0
 
@@ -39,7 +39,7 @@ def output(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Output, int]]:
     reading, writing = os.pipe()
     monkeypatch.setattr(pipes, "DEFAULT_LEVELS", {writing: "INFO", pipes.STDERR: "WARNING"})
     monkeypatch.setattr(pipes, "STDOUT", writing)
-    monkeypatch.setattr(rest, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(remaining_output, "FLUSH_SECONDS", 0.2)
     output = Output(Log("worker-0"))
     commands = os.dup(output.streams[writing].writing)
     assert output.start()
@@ -50,7 +50,7 @@ def output(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Output, int]]:
 def test_what_a_reader_does_not_take_is_counted(
     output: tuple[Output, int], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rest, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(remaining_output, "STALLED_SECONDS", 0.5)
     forwarded, commands = output
     os.write(commands, b"x" * 65_536)
     threading.Timer(0.1, lambda: (os.write(commands, b"y" * 30_000), os.close(commands))).start()

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
-from cluster_trainer.collectives import group
-from cluster_trainer.engine import reads, running
+from cluster_trainer.collectives import process_ring
+from cluster_trainer.engine import running, variable_reads
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.fixed_size import explained
@@ -68,7 +68,7 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
         call = announcement_of("fit", self, given.arguments.get("callbacks"), running.FIT_HOOKS)
         call, is_inner = replace(call, is_fit=True), running.is_in_fit()  # a callback's fit
         if is_inner or call.has_own_functions or not keeps_in_step(self.distribute_strategy):
-            reads.note(self)
+            variable_reads.note(self)
             order = running.Order(seed=seed_of_fit(0))
             return _run(fit, given, replace(call, order=order))
         with step_context.outside():  # of the body of a script's own loop
@@ -79,7 +79,7 @@ def announced_fit(fit: Callable[..., Any], around: AroundFit) -> Callable[..., A
 
 def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.Running) -> Any:
     model = given.args[0]
-    with running.announced(call), group.failure_told(), explained_by_batch(model, call):
+    with running.announced(call), process_ring.failure_told(), explained_by_batch(model, call):
         history = fit(*given.args, **given.kwargs)
         average(model)
     return history
@@ -100,7 +100,7 @@ def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         # Keras marks the fit's own validations, but not those of callbacks.
         is_fits = bool(keywords.get(keras_names.IS_VALIDATION_OF_FIT))
         call = announcement_of("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
-        with running.announced(call), group.failure_told(), explained_by_batch(self, call):
+        with running.announced(call), process_ring.failure_told(), explained_by_batch(self, call):
             average_before(self)
             return evaluate(self, *arguments, **keywords)
 

@@ -8,9 +8,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine import reads, running
+from cluster_trainer.engine import running, variable_reads
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.fixed_size import explained
 from cluster_trainer.engine.replicas import statistics, step_context
@@ -49,7 +49,7 @@ def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
             parts = [given.get(name) for name in ("x", "y", "sample_weight")]
             return as_tensors(keras.utils.pack_x_y_sample_weight(*parts))
 
-        with group.failure_told(), explained(self, method.__name__, batch):
+        with process_ring.failure_told(), explained(self, method.__name__, batch):
             if not trains and statistics.are_changed(self):
                 average_before(self)
             result = method(self, *arguments, **keywords)
@@ -68,8 +68,8 @@ def run_by(method: Callable[..., Any], around: AroundOther) -> Callable[..., Any
         run = partial(method, self, *arguments, **keywords)
         if running.is_in_fit():
             return run()
-        reads.note(self)
-        with reads.unheard():
+        variable_reads.note(self)
+        with variable_reads.unheard():
             if not keeps_in_step(self.distribute_strategy):
                 return run()
             with step_context.outside():  # of the body of a script's own loop

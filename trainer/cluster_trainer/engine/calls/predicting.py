@@ -9,7 +9,7 @@ from functools import cache, wraps
 from typing import Any
 from weakref import WeakSet
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.calls.announced import announcement_of, explained_by_batch
@@ -48,7 +48,11 @@ def batch_by_batch(predict: Callable[..., Any]) -> Callable[..., Any]:
             return _by_itself(self, (rows,), run, call)
         _warn_of_parts(self)
         try:
-            with running.announced(call), group.failure_told(), explained_by_batch(self, call):
+            with (
+                running.announced(call),
+                process_ring.failure_told(),
+                explained_by_batch(self, call),
+            ):
                 return run()
         except RowsOfItsOwnError as error:
             _say_of_own_rows()
@@ -83,7 +87,7 @@ def _by_itself(model: Any, rows: Any, run: Callable[[], Any], call: running.Runn
         with running.announced(call_of_one), _alone(model), explained_by_batch(model, call_of_one):
             return run()
 
-    with group.failure_told():
+    with process_ring.failure_told():
         try:
             build_to_predict(model, rows)
         except Exception:  # noqa: BLE001  symbols cannot build the model, but a prediction can
@@ -102,7 +106,7 @@ def _alone(model: Any) -> Iterator[None]:
     of_all = model.make_predict_function()
     model.predict_function = getattr(of_all, "alone", None)
     try:
-        with group.left_out():
+        with process_ring.left_out():
             yield
     finally:
         lone, model.predict_function = model.predict_function, of_all

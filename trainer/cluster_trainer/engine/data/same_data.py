@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine import facts
+from cluster_trainer.engine import compared_facts
 from cluster_trainer.engine.data.pipelines import content
 from cluster_trainer.problems import ConfigurationError, Problem, told
 from cluster_trainer.settings.task import names_of
@@ -55,11 +55,11 @@ def has_own_rows(workers: Workers, source: Any, more: Mapping[str, str]) -> bool
     All workers must call this, and get the same answer. `more` has additional facts about the data.
     """
     what = f"{PREDICT} (data)"
-    everyone = facts.of_all(workers, {**_found(source), **more}, what)
+    everyone = compared_facts.of_all(workers, {**_found(source), **more}, what)
     if not everyone:
         return False
     # Data that change with each reading, such as augmented pictures, may be divided.
-    return not _drawn_anew(workers, source, what).issuperset(facts.differing(everyone))
+    return not _drawn_anew(workers, source, what).issuperset(compared_facts.differing(everyone))
 
 
 def refuse_others(
@@ -82,10 +82,10 @@ def refuse_others(
         PeerUnfit: only newcomers differ, and this worker is no newcomer; see newcomers.py.
     """
     found = _found(source)
-    everyone = facts.of_all(workers, {**found, **more}, f"{what} (data)")
+    everyone = compared_facts.of_all(workers, {**found, **more}, f"{what} (data)")
     if not everyone:
         return ""
-    others = facts.differing(everyone)
+    others = compared_facts.differing(everyone)
     drawn = _drawn_anew(workers, source, f"{what} (data)")
     wrong = [name for name in others if not (name in source.doubtful or name.startswith(EXAMPLES))]
     if wrong and not may_differ:
@@ -126,7 +126,7 @@ def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
     with _drawing_nothing_of(source):
         before, now = source.found(), source.found()
     mine = {name: "" for name, value in before.items() if now.get(name) != value}
-    everyone = facts.of_all(workers, mine, what) or [mine]
+    everyone = compared_facts.of_all(workers, mine, what) or [mine]
     return {name for one in everyone for name in one}
 
 
@@ -143,7 +143,7 @@ def _refuse(workers: Workers, everyone: Sequence[Mapping[str, str]], wrong: list
                 "the same on all workers",
                 f"{told(names, values)}. {ADVICE}",
             )
-            for name, values in facts.differing(everyone).items()
+            for name, values in compared_facts.differing(everyone).items()
             if name in wrong
         ]
     )
@@ -181,7 +181,9 @@ def refuse_lengths(
 
 def differing_batches(workers: Workers, batch: Any, what: str) -> str:
     """Return the differing parts of the workers' batches, "" if none; all workers call this."""
-    return ", ".join(facts.differing(facts.of_all(workers, of_batch(batch), what)))
+    return ", ".join(
+        compared_facts.differing(compared_facts.of_all(workers, of_batch(batch), what))
+    )
 
 
 def of_batch(batch: Any) -> dict[str, str]:

@@ -19,14 +19,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, replicas
+from cluster_trainer.collectives import process_ring, replicas
 from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import facts
+from cluster_trainer.engine import compared_facts
 from cluster_trainer.engine.data.batch_shares import rows_known
-from cluster_trainer.engine.first_batch import draws
+from cluster_trainer.engine.first_batch import random_draws
 from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
-from cluster_trainer.engine.first_batch.comparison import (
+from cluster_trainer.engine.first_batch.differences import (
     ROUNDING,
     ROUNDING_OF_16_BITS,
     Both,
@@ -156,7 +156,7 @@ class FirstBatch:
         means, sizes = self._mean_state(state.own_values(), before, batch)
         shared = Outcome(numbers, means, ways[0], sizes)
         drawn, workers = _drawn(ways), workers_of(self._strategy)
-        of_all = facts.of_all(workers, drawn, WHAT) or [drawn]
+        of_all = compared_facts.of_all(workers, drawn, WHAT) or [drawn]
         several = Replicas.of(self._strategy)
         state.restore()
         if workers.rank:
@@ -225,7 +225,7 @@ class FirstBatch:
 
         given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
         each = tensorflow_names.for_each_replica(given)
-        with draws.alike(), _eagerly():
+        with random_draws.alike(), _eagerly():
             found = self._strategy.run(on_replica, args=each)
         local = self._strategy.experimental_local_results
         return [
@@ -278,7 +278,7 @@ def _drawn(ways: Sequence[Way]) -> dict[str, str]:
     return {"differing": json.dumps(differing), "shapes": json.dumps(shapes)}
 
 
-def _must_be_alike(drawn: Sequence[facts.Facts]) -> None:
+def _must_be_alike(drawn: Sequence[compared_facts.Facts]) -> None:
     """Refuse to compare unless all replicas have drawn the same numbers, in both ways.
 
     Raises:
@@ -323,7 +323,7 @@ def _as_vector(arrays: Sequence[np.ndarray]) -> np.ndarray:
 def _tolerance(model: Any) -> float:
     """Return the relative difference that rounding may cause."""
     types = {layer.compute_dtype for layer in keras_names.layers_within(model)}
-    is_16_bits = types & {"float16", "bfloat16"} or group.gradients_wire() == "bfloat16"
+    is_16_bits = types & {"float16", "bfloat16"} or process_ring.gradients_wire() == "bfloat16"
     return ROUNDING_OF_16_BITS if is_16_bits else ROUNDING
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cluster_trainer.collectives import replicas
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine import facts
+from cluster_trainer.engine import compared_facts
 from cluster_trainer.engine.first_batch.batch import WHAT, NotComparableError
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.replicas import step_context
@@ -62,7 +62,7 @@ def tried(
         mine = Uncompared.after(error)
         found[mine.kind] = mine.text
     found["sums"] = json.dumps(sorted({json.dumps(way.sums) for way in ways}))
-    everyone = facts.of_all(workers, found, WHAT) or [found]
+    everyone = compared_facts.of_all(workers, found, WHAT) or [found]
     for kind in (UNKNOWN, FAILED):
         if texts := [one[kind] for one in everyone if kind in one]:
             return Uncompared(kind, texts[0])

@@ -25,8 +25,8 @@ from weakref import WeakSet
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group, local_devices
-from cluster_trainer.collectives.merges import outside_branches
+from cluster_trainer.collectives import local_devices, process_ring
+from cluster_trainer.collectives.merge_refusals import outside_branches
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
 from cluster_trainer.engine.replicas import sparse, step_context
 from cluster_trainer.engine.waits import SUMS
@@ -71,7 +71,7 @@ def begin_means(
 def begin_sums_of(gradients: Sequence[Gradient | None]) -> Callable[[], list[Gradient | None]]:
     """Begin to sum all replicas' gradients; return a function that waits for the sums."""
     present = [one for one in gradients if one is not None]
-    wait = begin_sums(present, "training (gradients)", wire=group.gradients_wire())
+    wait = begin_sums(present, "training (gradients)", wire=process_ring.gradients_wire())
     ways = [sparse.way_of(one) for one in present]
 
     def sums() -> list[Gradient | None]:
@@ -356,7 +356,7 @@ def _warn_of_clipped_shares() -> None:
 @cache
 def _warn_of_training_alone() -> None:
     """Warn once that a script's own loop trains each worker alone, if a ring is requested."""
-    if group.is_wanted() and not tf.distribute.has_strategy():
+    if process_ring.is_wanted() and not tf.distribute.has_strategy():
         log.warning(
             "An optimizer was applied outside of Keras's fit and train_on_batch, for example by "
             "the script's own training loop: there the workers' gradients are not summed, and "

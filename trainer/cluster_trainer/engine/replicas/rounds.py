@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.replicas.changes import WIRE, Changes
@@ -59,10 +59,10 @@ def steps_of_round(strategy: tf.distribute.Strategy) -> int:
     """
     if ring_of(strategy) is None or count_of_all(strategy) == 1:
         return 1
-    is_wanted = group.steps_of_round() > 1 or group.are_rounds_open()
+    is_wanted = process_ring.steps_of_round() > 1 or process_ring.are_rounds_open()
     if is_wanted and Replicas.of(strategy).local > 1:
         raise ConfigurationError([SEVERAL_DEVICES])
-    return group.steps_of_round()
+    return process_ring.steps_of_round()
 
 
 def refuse_own_loop() -> None:
@@ -101,7 +101,7 @@ class Rounds:
         self._counters: Sequence[Any] = ()
         # An eager step may assign a variable in some steps of a round only.
         self._untracked: dict[int, Any] = {}
-        is_rounded = steps > 1 and group.gradients_wire() == WIRE and not model.run_eagerly
+        is_rounded = steps > 1 and process_ring.gradients_wire() == WIRE and not model.run_eagerly
         self._changes = Changes() if is_rounded else None
 
     @property

@@ -17,9 +17,9 @@ from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.engine import running
-from cluster_trainer.engine.facts import Facts, of_all
+from cluster_trainer.engine.compared_facts import Facts, of_all
 from cluster_trainer.engine.replicas import of_model, statistics
-from cluster_trainer.engine.same_values import other_variables, parted, values
+from cluster_trainer.engine.same_values import diverged, other_variables, values
 from cluster_trainer.private import keras_names
 from cluster_trainer.same_code import library_settings, script_text
 from cluster_trainer.settings.task import names_of
@@ -68,7 +68,7 @@ def keep(model: keras.Model, variables: Iterable[Any], when: str) -> None:
     if ring is None or ring.size == 1:
         return
     statistics.average(model, model.distribute_strategy)
-    if found := parted.say(_uncounted(model, variables), ring, when):
+    if found := diverged.say(_uncounted(model, variables), ring, when):
         values.give(found, ring, "fit (the chief's values)")
         renew_constants(model)
 
@@ -216,7 +216,7 @@ def _take_from_chief(
         # Other variables, such as Keras's global seed, may be new on each worker.
         own = {id(one) for one in _with_optimizers(model)}
         known = [one for one in variables if id(one) in own]
-        parted.say(_uncounted(model, known), ring, f"before {call}")
+        diverged.say(_uncounted(model, known), ring, f"before {call}")
     values.give(variables, ring, what)
     log.debug("%d variables begin with the chief's values", len(variables))
     return True

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.workers import WorkersOfRing
-from cluster_trainer.engine.facts import of_all
+from cluster_trainer.engine.compared_facts import of_all
 from cluster_trainer.problems import ConfigurationError, Problem, told
 from cluster_trainer.settings.task import names_of
 

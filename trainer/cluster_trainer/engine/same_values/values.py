@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine.replicas.step_context import tensorflow_variable
-from cluster_trainer.engine.same_values.parted import value_of
+from cluster_trainer.engine.same_values.diverged import value_of
 from cluster_trainer.private import tensorflow_names
 
 CHIEF = 0

@@ -53,9 +53,9 @@ from cluster_trainer.checkpoints.checkpoint import (
     Stage,
     variable_names,
 )
-from cluster_trainer.checkpoints.lighter import gone_from
 from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
+from cluster_trainer.checkpoints.without_weights import gone_from
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.metric_rows import MetricRows
@@ -149,7 +149,7 @@ class CheckpointCallback(keras.callbacks.Callback):
 
     @property
     def has_weights(self) -> bool:
-        """Whether this worker has the weights of the fit's result; see fits/kept/ended.py."""
+        """Whether this worker has the weights of the fit's result; see fits/kept/ended_fits.py."""
         return self._has_weights
 
     @property

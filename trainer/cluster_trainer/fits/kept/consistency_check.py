@@ -24,15 +24,15 @@ from cluster_trainer.checkpoints.resume import (
     SHUFFLE,
     refuse_other_run,
 )
-from cluster_trainer.collectives import group, local_devices
+from cluster_trainer.collectives import local_devices, process_ring
 from cluster_trainer.collectives.replicas import count_of, ring_of
 from cluster_trainer.collectives.workers import Workers
+from cluster_trainer.engine.compared_facts import Facts, differing, of_all
 from cluster_trainer.engine.data import pipelines
-from cluster_trainer.engine.facts import Facts, differing, of_all
-from cluster_trainer.fits.identity.compiled import TRAINING
+from cluster_trainer.fits.identity.training_description import TRAINING
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.shared.unlike import warn_of_callbacks
+from cluster_trainer.fits.shared.differing_callbacks import warn_of_callbacks
 from cluster_trainer.problems import ConfigurationError, Problem, told
 from cluster_trainer.same_code import library_settings, script_text
 from cluster_trainer.settings.config import TrainerConfig
@@ -112,12 +112,12 @@ def _warn_of_no_rounds(name: str) -> None:
 
 def rounds_described() -> dict[str, str]:
     """Return after how many steps a ring averages weights, name -> value; empty if it does not."""
-    every = group.steps_of_round()
+    every = process_ring.steps_of_round()
     return {variable_of("sync_every"): str(every)} if every > 1 else {}
 
 
 def _rounds() -> str:
-    return "auto" if group.are_rounds_open() else str(group.steps_of_round())
+    return "auto" if process_ring.are_rounds_open() else str(process_ring.steps_of_round())
 
 
 def _problems(everyone: Sequence[Facts], names: Sequence[str], me: int) -> list[Problem]:
@@ -167,7 +167,7 @@ def refuse_others(  # noqa: PLR0913, PLR0917
         **described,
         **asked,
         "the variables": f"{len(names)}, {digest}",
-        variable_of("wire"): group.gradients_wire() or "float32",
+        variable_of("wire"): process_ring.gradients_wire() or "float32",
         variable_of("sync_every"): _rounds(),
         variable_of("profile_steps"): ", ".join(map(str, options.cuts)),
     }

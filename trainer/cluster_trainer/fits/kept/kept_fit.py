@@ -16,7 +16,7 @@ from cluster_trainer.checkpoints.checkpoint import UNKNOWN_RUN, Place
 from cluster_trainer.checkpoints.resume import keep
 from cluster_trainer.checkpoints.saver import Saver
 from cluster_trainer.checkpoints.store import Store
-from cluster_trainer.collectives.group import (
+from cluster_trainer.collectives.process_ring import (
     are_rounds_open,
     gradients_wire,
     steps_of_round,
@@ -43,7 +43,7 @@ from cluster_trainer.fits.kept.finding import Start, find_start
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.kept.rereading import Rereading
 from cluster_trainer.fits.kept.round_choice import RoundChoice, adopt, refuse_without_return
-from cluster_trainer.fits.kept.round_size import ratio_of
+from cluster_trainer.fits.kept.round_traffic import ratio_of
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.network_watch import NetworkWatch
 from cluster_trainer.fits.pace_watch import PaceWatch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.fits.kept.ended_fits import EndedFits
 from cluster_trainer.process.network_limit import NetworkLimit
 from cluster_trainer.process.stall import Deadline
 from cluster_trainer.process.stop import StopRequest

@@ -8,7 +8,7 @@ TRAINER_SYNC_EVERY is the chosen number. Checkpoints have that number, and a res
 import logging
 from collections.abc import Callable
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.problems import ConfigurationError, Problem, RoundsChosenError
@@ -75,7 +75,7 @@ class RoundChoice:
         if not self.is_measuring:
             return
         self.is_measuring = False
-        group.let_rounds_have(1)
+        process_ring.let_rounds_have(1)
         if self._workers.rank == 0:
             log.info(
                 "%s=auto: 1, because the first fit ended within the %.0f s that measure how long "
@@ -88,7 +88,7 @@ class RoundChoice:
         mine = round_length.chosen(Measured(steps, self._seconds, self._sums, self._ratio()))
         every = self._workers.gather(mine.steps, CHOSEN)[0]
         self.is_measuring = False
-        group.let_rounds_have(every)
+        process_ring.let_rounds_have(every)
         if self._workers.rank == 0:
             log.info("%s", mine)
         if every > 1:
@@ -100,12 +100,12 @@ def adopt(workers: Workers, start: Start) -> None:
 
     All workers call this if TRAINER_SYNC_EVERY is `auto`.
     """
-    mine = 0 if group.are_rounds_open() else group.steps_of_round()
+    mine = 0 if process_ring.are_rounds_open() else process_ring.steps_of_round()
     every = max(workers.gather(mine, CHOSEN))
     if start.found and start.place.step:
         every = int(start.found.checkpoint.settings.get(variable_of("sync_every"), "1"))
     if every:
-        group.let_rounds_have(every)
+        process_ring.let_rounds_have(every)
     if every and not mine and workers.rank == 0:
         log.info("%s=auto: %d, as chosen before", variable_of("sync_every"), every)
 

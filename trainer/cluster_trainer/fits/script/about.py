@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import count_of_all
 from cluster_trainer.private import keras_names
 from cluster_trainer.process.lifecycle import versions
@@ -59,8 +59,8 @@ def about(
         data: facts about the training data and their division: name -> value.
     """
     strategy, settings = model.distribute_strategy, job.config.as_json()
-    if settings["sync_every"] == "auto" and not group.are_rounds_open():
-        settings["sync_every"] = group.steps_of_round()  # which repeats the run
+    if settings["sync_every"] == "auto" and not process_ring.are_rounds_open():
+        settings["sync_every"] = process_ring.steps_of_round()  # which repeats the run
     return {
         "script": record.script(),
         "workers": job.task.num_workers,

@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.fits.elastic_recovery import explained
-from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.process_state import Process
 from cluster_trainer.fits.program import Outcome
 from cluster_trainer.fits.script.end import meets_the_others
 from cluster_trainer.fits.script.log import begin_log
@@ -79,5 +79,7 @@ def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own."""
-    error = explained(group.failure_behind(error))  # a script's own loop may raise another error
+    error = explained(
+        process_ring.failure_behind(error)
+    )  # a script's own loop may raise another error
     end_by(error, from_environment(environ).num_workers)

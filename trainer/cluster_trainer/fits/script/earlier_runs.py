@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster_trainer.fits.identity import archive, end_mark, owner, renumbered
-from cluster_trainer.fits.identity.fits import ANEW
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
+from cluster_trainer.fits.identity.saved_fits import ANEW
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.journal import FILE as EVENTS
 from cluster_trainer.settings.job import Job

@@ -14,10 +14,13 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.collectives.workers import Workers, workers_of
 from cluster_trainer.engine.calls.announced import seed_of_fit
 from cluster_trainer.engine.running import Order
-from cluster_trainer.fits.identity.compiled import optimizer_described, training_described
 from cluster_trainer.fits.identity.fit_matching import Call
-from cluster_trainer.fits.identity.fits import Chosen
 from cluster_trainer.fits.identity.owner import script_name
+from cluster_trainer.fits.identity.saved_fits import Chosen
+from cluster_trainer.fits.identity.training_description import (
+    optimizer_described,
+    training_described,
+)
 from cluster_trainer.fits.kept.kept_fit import KeptFit
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.program import FitRequest, options_of

@@ -13,9 +13,9 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.distribution.ring import warn_of_all_workers
 from cluster_trainer.fits.elastic_recovery import explained
 from cluster_trainer.fits.identity import end_mark
-from cluster_trainer.fits.identity.fits import Fits, weights_of
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner
+from cluster_trainer.fits.identity.saved_fits import Fits, weights_of
 from cluster_trainer.fits.program import Outcome, Program
 from cluster_trainer.fits.script.earlier_runs import begin_anew
 from cluster_trainer.fits.script.end import meets_the_others, stalled

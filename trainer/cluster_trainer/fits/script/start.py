@@ -4,10 +4,10 @@ import os
 import signal
 from collections.abc import Mapping
 
-from cluster_trainer.fits.identity.fits import Fits
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, claimed, script_name, this_process
-from cluster_trainer.fits.process import Process
+from cluster_trainer.fits.identity.saved_fits import Fits
+from cluster_trainer.fits.process_state import Process
 from cluster_trainer.fits.script.script import Script
 from cluster_trainer.fits.script.settings import unheeded
 from cluster_trainer.fits.script.variables import read_variables

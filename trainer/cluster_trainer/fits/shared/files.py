@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from cluster_trainer.files import make_folder, write_whole
-from cluster_trainer.fits.shared import written
+from cluster_trainer.fits.shared import written_files
 from cluster_trainer.fits.shared.places import here, paths_of, renamed
-from cluster_trainer.fits.shared.written import WORKING_FOLDER, Written, files_in, named_alike
+from cluster_trainer.fits.shared.written_files import WORKING_FOLDER, Written, files_in, named_alike
 
 if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
     from cluster_trainer.collectives.workers import Workers
@@ -144,7 +144,7 @@ class ChiefsFiles:
 
     def begin(self) -> None:
         """Begin to note files that are written."""
-        written.use(self._written)
+        written_files.use(self._written)
         self._written.is_noting = True
 
     def end(self) -> None:
@@ -153,7 +153,7 @@ class ChiefsFiles:
 
     def let_go(self) -> None:
         """Stop noting files, because the fit is over."""
-        written.use(None)
+        written_files.use(None)
 
     def share(self, *, is_last: bool = False) -> None:
         """Give all workers the chief's new and changed files; all workers call this.

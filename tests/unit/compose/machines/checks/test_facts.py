@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from machines.checks import facts
-from machines.host import Host
+from machines.hosts_setting import Host
 from machines.image import Image
 from machines.machine import Machine
 

@@ -7,7 +7,7 @@ import pytest
 from machines.checks.facts import Facts
 from machines.checks.own import NONE, Own
 from machines.checks.problems import problems
-from machines.host import Host
+from machines.hosts_setting import Host
 from machines.image import Image
 from machines.machine import Machine
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from harness import fake_machines
-from local_cluster.engine import PROJECT
-from local_cluster.settings import remembered
-from local_cluster.settings.given import User
-from machines import kept
-from machines.host import parse
-from machines.kept import Kept
+from local_cluster.docker_engine import PROJECT
+from local_cluster.settings import run_record
+from local_cluster.settings.given_variables import User
+from machines import cluster_record
+from machines.cluster_record import Kept
+from machines.hosts_setting import parse
 
 CLUSTER = Path(__file__).parents[5] / "compose/cluster.py"
 NAME = "p"
@@ -49,14 +49,14 @@ class World:
         those = tuple(parse([hosts]))
         folders = tuple(f"{self.folder}/{one.target[4:]}/cluster-trainer" for one in those)
         known = Kept(NAME, those, "first", self.environ["RUNS_DIR"], folders)
-        kept.write(replace(known, **changes), self.environ)
+        cluster_record.write(replace(known, **changes), self.environ)
         self.remember(HOSTS="\n".join(one.text for one in those))
 
     def remember(self, **settings):
         (self.folder / "runs/first").mkdir(parents=True, exist_ok=True)
         (self.folder / "runs/latest").unlink(missing_ok=True)
         (self.folder / "runs/latest").symlink_to("first")
-        record = remembered.record_of(self.folder / "runs", "first", self.environ)
+        record = run_record.record_of(self.folder / "runs", "first", self.environ)
         record.remember({"IMAGE": "i", **settings}, User(str(os.getuid()), str(os.getgid())))
 
     def put(self, machine, index, state="running", run="first"):
@@ -79,7 +79,7 @@ class World:
         return fake_machines.run(command, self.environ | environ)
 
     def kept(self):
-        return kept.read(self.environ)
+        return cluster_record.read(self.environ)
 
     def states(self):
         return {name: one.containers for name, one in self.machines.items()}

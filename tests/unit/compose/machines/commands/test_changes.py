@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.waiting import wait_until
-from machines import kept
+from machines import cluster_record
 
 pytestmark = pytest.mark.slow
 
@@ -183,7 +183,7 @@ def test_down_keeps_the_record_of_a_machine_that_is_away(world):
     assert done.returncode == 1, done
     assert world.states()["m1"] == {}
     assert world.kept().removed == (0,)
-    assert str(kept.file_of(world.environ)) in done.stderr
+    assert str(cluster_record.file_of(world.environ)) in done.stderr
     world.machines["m2"].cut_off(is_away=False)
     assert world.run("down").returncode == 0
     assert world.kept() is None
@@ -196,7 +196,7 @@ COMMANDS = [["down"], ["stop"], ["stop", "1"], ["resume", "1"], ["resume"], ["re
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_one_command_at_a_time_changes_a_cluster(world, command):
-    with kept.held(world.kept(), world.environ):
+    with cluster_record.held(world.kept(), world.environ):
         done = world.run(*command)
     assert done.returncode == 78, done
     assert world.states() == RUNNING
@@ -223,7 +223,7 @@ def test_the_lines_of_a_run_that_is_there_are_fetched(world):
         there.mkdir(parents=True)
     world.keep()
     folders = tuple(str(world.machines[one].folder / "cluster-trainer") for one in ("m1", "m2"))
-    kept.write(replace(world.kept(), folders=folders), world.environ)
+    cluster_record.write(replace(world.kept(), folders=folders), world.environ)
     assert world.run("fetch").returncode == 0
     assert (world.folder / "runs/first/worker-1/container.log").exists()
 

@@ -8,7 +8,7 @@ import pytest
 from local_cluster.messages import EndError
 from machines.checks.facts import Facts
 from machines.copies import code_folder
-from machines.host import Host
+from machines.hosts_setting import Host
 from machines.machine import Machine, at_once
 
 MACHINE = Machine(Host("ana@m1"), 0)

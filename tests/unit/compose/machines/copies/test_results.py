@@ -5,9 +5,9 @@ import tarfile
 
 import pytest
 
+from machines.cluster_record import Kept
 from machines.copies import results
-from machines.host import Host
-from machines.kept import Kept
+from machines.hosts_setting import Host
 from machines.machine import Machine
 
 MACHINE = Machine(Host("ana@m1"), 0)

@@ -3,7 +3,7 @@
 import pytest
 
 from local_cluster.run.lines import ScreenOptions
-from machines.host import Host
+from machines.hosts_setting import Host
 from machines.machine import Machine
 from machines.watching.worker_lines import LineFollower
 from machines.watching.worker_states import Seen, Status, parse

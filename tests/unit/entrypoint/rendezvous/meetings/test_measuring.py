@@ -9,7 +9,7 @@ import pytest
 from entrypoint.network.link import Link
 from entrypoint.network.measuring import Measured
 from entrypoint.network.protocol import MeasuringError
-from entrypoint.rendezvous import measured as module
+from entrypoint.rendezvous import ring_measurement as module
 from entrypoint.rendezvous.roles.neighbours import Neighbours
 from harness.play import Play, check_circle
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from entrypoint.checks import machine
-from entrypoint.checks.machine import devices_of, machine_warnings
+from entrypoint.checks import gpu_machine
+from entrypoint.checks.gpu_machine import devices_of, machine_warnings
 
 TRAINER = ["python", "-m", "trainer"]
 
@@ -12,8 +12,8 @@ TRAINER = ["python", "-m", "trainer"]
 def kind(request, monkeypatch):
     """The kind of devices: GPUs need CUDA in the image and GPUs in the machine."""
     cuda, gpus = request.param
-    monkeypatch.setattr(machine, "cuda_version", lambda: cuda)
-    monkeypatch.setattr(machine, "count_devices", lambda _: gpus)
+    monkeypatch.setattr(gpu_machine, "cuda_version", lambda: cuda)
+    monkeypatch.setattr(gpu_machine, "count_devices", lambda _: gpus)
     return "GPU" if cuda and gpus else "CPU"
 
 
@@ -36,16 +36,20 @@ def test_so_does_a_flag(flag):
 @pytest.mark.parametrize("memory", ["little memory", None])
 @pytest.mark.parametrize("kernels", ["old driver", None])
 def test_all_is_said_of_a_machine_with_gpus(monkeypatch, memory, kernels):
-    monkeypatch.setattr(machine, "count_devices", lambda _: 2)
-    monkeypatch.setattr(machine, "cuda_version", lambda: "12.9")
-    monkeypatch.setattr(machine, "shared_memory_warning", lambda gpus: memory if gpus == 2 else "")
+    monkeypatch.setattr(gpu_machine, "count_devices", lambda _: 2)
+    monkeypatch.setattr(gpu_machine, "cuda_version", lambda: "12.9")
     monkeypatch.setattr(
-        machine, "kernels_warning", lambda *given: kernels if given == ("12.9", {"A": "1"}) else ""
+        gpu_machine, "shared_memory_warning", lambda gpus: memory if gpus == 2 else ""
+    )
+    monkeypatch.setattr(
+        gpu_machine,
+        "kernels_warning",
+        lambda *given: kernels if given == ("12.9", {"A": "1"}) else "",
     )
     assert machine_warnings({"A": "1"}) == [one for one in (memory, kernels) if one]
 
 
 def test_a_machine_without_gpus_is_not_asked(monkeypatch):
-    monkeypatch.setattr(machine, "count_devices", lambda _: 0)
-    monkeypatch.setattr(machine, "kernels_warning", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(gpu_machine, "count_devices", lambda _: 0)
+    monkeypatch.setattr(gpu_machine, "kernels_warning", lambda *_: pytest.fail("asked"))
     assert machine_warnings({}) == []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from cluster_trainer.collectives import group
+from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.ring.errors import Aborted
 from cluster_trainer.collectives.ring.ring import Ring
 from harness.rings import on_all, rings
@@ -25,9 +25,9 @@ class UnknownError(OpError):
 def two() -> Iterator[list[Ring]]:
     """Both ranks of a ring. The first rank is the ring of this process."""
     with rings(2) as made:
-        group.use(made[0])
+        process_ring.use(made[0])
         yield made
-        group.use(None)
+        process_ring.use(None)
 
 
 def ended(work: Callable[[], object]) -> int:
@@ -85,7 +85,10 @@ def test_why_the_ring_has_failed_is_told_in_place_of_tensorflows_error(two: list
             two[0].barrier()
         raise error
 
-    with pytest.raises(Aborted, match="aborted by rank 1: a test") as caught, group.failure_told():
+    with (
+        pytest.raises(Aborted, match="aborted by rank 1: a test") as caught,
+        process_ring.failure_told(),
+    ):
         step()
     assert caught.value.__cause__ is error
 
@@ -95,7 +98,7 @@ def test_what_is_not_tensorflows_error_stays_as_it_is(
     two: list[Ring], error: BaseException
 ) -> None:
     two[0].abort("a test")
-    with pytest.raises(type(error)) as caught, group.failure_told():
+    with pytest.raises(type(error)) as caught, process_ring.failure_told():
         raise error
     assert caught.value is error
 
@@ -103,13 +106,13 @@ def test_what_is_not_tensorflows_error_stays_as_it_is(
 @pytest.mark.usefixtures("two")
 def test_tensorflows_error_stays_as_it_is_while_the_ring_has_not_failed() -> None:
     error = UnknownError("indices = 7 is not in [0, 5)")
-    with pytest.raises(UnknownError) as caught, group.failure_told():
+    with pytest.raises(UnknownError) as caught, process_ring.failure_told():
         raise error
     assert caught.value is error
 
 
 def test_tensorflows_error_stays_as_it_is_without_a_ring() -> None:
-    with pytest.raises(UnknownError), group.failure_told():
+    with pytest.raises(UnknownError), process_ring.failure_told():
         raise UnknownError
 
 
@@ -120,23 +123,23 @@ def test_a_ring_that_is_offered_is_formed_once_and_when_it_is_asked_for() -> Non
         formed.append(Ring(0, 1, 1))
         return formed[-1]
 
-    group.offer(form)
-    assert group.is_wanted()
+    process_ring.offer(form)
+    assert process_ring.is_wanted()
     assert not formed
-    assert group.current() is group.current() is formed[0]
+    assert process_ring.current() is process_ring.current() is formed[0]
     assert len(formed) == 1
-    group.use(None)
-    assert group.current() is None
-    assert not group.is_wanted()
+    process_ring.use(None)
+    assert process_ring.current() is None
+    assert not process_ring.is_wanted()
 
 
 def test_where_there_are_no_others_nobody_asks_again() -> None:
     asked = []
-    group.offer(lambda: asked.append(1))
-    assert group.current() is None
-    assert group.current() is None
+    process_ring.offer(lambda: asked.append(1))
+    assert process_ring.current() is None
+    assert process_ring.current() is None
     assert asked == [1]
-    assert not group.is_wanted()
+    assert not process_ring.is_wanted()
 
 
 def test_a_ring_that_could_not_be_formed_is_asked_for_again() -> None:
@@ -148,9 +151,9 @@ def test_a_ring_that_could_not_be_formed_is_asked_for_again() -> None:
             raise ConnectionError
         return None
 
-    group.offer(form)
+    process_ring.offer(form)
     with pytest.raises(ConnectionError):
-        group.current()
-    assert group.is_wanted()
-    assert group.current() is None
+        process_ring.current()
+    assert process_ring.is_wanted()
+    assert process_ring.current() is None
     assert asked == [1, 1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from local_cluster.run.checkpoints import CheckpointFile
-from local_cluster.run.report import how_to_go_on, last_epoch, places, report
+from local_cluster.run.summary import how_to_go_on, last_epoch, places, report
 from local_cluster.settings.settings import read
 from local_cluster.shared_folder import SharedFolder
 

@@ -8,9 +8,9 @@ import pytest
 
 from local_cluster import main
 from local_cluster.messages import EndError
-from machines import kept, settings
-from machines.host import parse
-from machines.kept import Kept
+from machines import cluster_record, settings
+from machines.cluster_record import Kept
+from machines.hosts_setting import parse
 
 
 @pytest.fixture
@@ -26,25 +26,25 @@ def cluster(tmp_path):
 
 
 def test_what_is_kept_is_read_again(environ, cluster):
-    assert kept.read(environ) is None
-    kept.write(cluster, environ)
-    assert kept.read(environ) == cluster
-    assert kept.read({**environ, "COMPOSE_PROJECT_NAME": "other"}) is None
-    kept.forget(environ)
-    assert kept.read(environ) is None
+    assert cluster_record.read(environ) is None
+    cluster_record.write(cluster, environ)
+    assert cluster_record.read(environ) == cluster
+    assert cluster_record.read({**environ, "COMPOSE_PROJECT_NAME": "other"}) is None
+    cluster_record.forget(environ)
+    assert cluster_record.read(environ) is None
 
 
 def test_a_watcher_is_told_when_it_changes(environ, cluster):
-    kept.write(cluster, environ)
-    is_current = kept.is_current(environ)
+    cluster_record.write(cluster, environ)
+    is_current = cluster_record.is_current(environ)
     assert is_current()
-    kept.forget(environ)
+    cluster_record.forget(environ)
     assert not is_current()
 
 
 def test_no_container_can_write_where_it_is_kept(environ, cluster, tmp_path):
-    kept.write(cluster, environ)
-    assert tmp_path / "runs" not in kept.file_of(environ).parents
+    cluster_record.write(cluster, environ)
+    assert tmp_path / "runs" not in cluster_record.file_of(environ).parents
 
 
 DAMAGED = [
@@ -60,38 +60,42 @@ DAMAGED = [
 
 @pytest.mark.parametrize("content", DAMAGED)
 def test_what_cannot_be_read_is_refused_with_its_place(environ, cluster, content):
-    kept.write(cluster, environ)
-    kept.file_of(environ).write_text(content)
+    cluster_record.write(cluster, environ)
+    cluster_record.file_of(environ).write_text(content)
     with pytest.raises(EndError) as caught:
-        kept.read(environ)
+        cluster_record.read(environ)
     assert caught.value.code == 78
-    assert str(kept.file_of(environ)) in caught.value.sentences[0]
+    assert str(cluster_record.file_of(environ)) in caught.value.sentences[0]
 
 
 def test_a_record_of_an_earlier_version_is_read(environ, cluster):
-    kept.write(cluster, environ)
-    found = json.loads(kept.file_of(environ).read_text())
+    cluster_record.write(cluster, environ)
+    found = json.loads(cluster_record.file_of(environ).read_text())
     del found["is_started"], found["removed"], found["start"]
-    kept.file_of(environ).write_text(json.dumps(found))
-    assert kept.read(environ) == cluster
+    cluster_record.file_of(environ).write_text(json.dumps(found))
+    assert cluster_record.read(environ) == cluster
 
 
 def test_one_command_at_a_time_changes_a_cluster(environ, cluster):
-    kept.write(cluster, environ)
-    with kept.held(cluster, environ), pytest.raises(EndError), kept.held(cluster, environ):
+    cluster_record.write(cluster, environ)
+    with (
+        cluster_record.held(cluster, environ),
+        pytest.raises(EndError),
+        cluster_record.held(cluster, environ),
+    ):
         pass
-    with kept.held(cluster, environ):
+    with cluster_record.held(cluster, environ):
         pass
 
 
 def test_a_cluster_that_has_changed_since_it_was_read_is_left_alone(environ, cluster):
-    kept.write(replace(cluster, run="second"), environ)
-    with pytest.raises(EndError), kept.held(cluster, environ):
+    cluster_record.write(replace(cluster, run="second"), environ)
+    with pytest.raises(EndError), cluster_record.held(cluster, environ):
         pass
 
 
 def test_a_local_cluster_is_not_started_beside_it(environ, cluster):
-    kept.write(cluster, environ)
+    cluster_record.write(cluster, environ)
     given = argparse.Namespace(command="up")
     with pytest.raises(EndError, match="ana@m1, ana@m2"):
         main.run(given, environ, environ)

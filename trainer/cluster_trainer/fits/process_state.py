@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from cluster_trainer.fits.kept.ended import EndedFits
+from cluster_trainer.fits.kept.ended_fits import EndedFits
 from cluster_trainer.process.network_limit import NetworkLimit
 
 if TYPE_CHECKING:

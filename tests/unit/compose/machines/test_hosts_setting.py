@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from local_cluster.messages import EndError
-from machines import host
-from machines.host import Host
+from machines import hosts_setting
+from machines.hosts_setting import Host
 
 pytestmark = pytest.mark.hypothesis
 
@@ -32,7 +32,7 @@ def hosts(draw):
 
 def refusals(*lines):
     with pytest.raises(EndError) as caught:
-        host.parse(lines)
+        hosts_setting.parse(lines)
     assert caught.value.code == 78
     return caught.value.sentences
 
@@ -42,14 +42,14 @@ def test_what_is_written_out_reads_the_same(many):
     different = [Host(**{**vars(one), "port": str(2000 + at)}) for at, one in enumerate(many)]
     distinct = {one.target: one for one in different}.values()  # no two share a GPU
     text = "\n".join(one.text for one in distinct)
-    assert host.read(text) == [*distinct]
-    assert host.parse(text.splitlines()) == [*distinct]
+    assert hosts_setting.read(text) == [*distinct]
+    assert hosts_setting.parse(text.splitlines()) == [*distinct]
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_hosts_or_is_refused(text):
     try:
-        found = host.parse([text])
+        found = hosts_setting.parse([text])
     except EndError as error:
         assert all(sentence.startswith("HOSTS: ") for sentence in error.sentences)  # noqa: PT017
     else:
@@ -79,7 +79,7 @@ def test_what_ssh_is_given(target, ssh):
     ],
 )
 def test_a_comment_begins_with_a_word_outside_of_quotes(line, data):
-    first, second = host.parse([line])
+    first, second = hosts_setting.parse([line])
     assert (first.data, second.target) == (data, "m2")
 
 
@@ -87,12 +87,12 @@ def test_a_file_has_a_machine_a_line_and_comments(tmp_path):
     file = tmp_path / "hosts.txt"
     file.write_text("# ours\nana@m1 gpus=0,1 port=2300\n\nana@m2 data='/mnt/my sets'  # slow\n")
     expected = [Host("ana@m1", gpus="0,1", port="2300"), Host("ana@m2", data="/mnt/my sets")]
-    assert host.read(str(file)) == expected
+    assert hosts_setting.read(str(file)) == expected
 
 
 def test_a_file_that_is_not_there_is_said():
     with pytest.raises(EndError) as caught:
-        host.read("no/such/file")
+        hosts_setting.read("no/such/file")
     assert "no/such/file" in caught.value.sentences[0]
 
 
@@ -132,4 +132,4 @@ def test_an_ipv6_address_needs_brackets_and_the_refusal_shows_them(line):
 
 
 def test_two_workers_of_one_machine():
-    assert len(host.parse(["a gpus=0", "a gpus=1 port=2223"])) == 2
+    assert len(hosts_setting.parse(["a gpus=0", "a gpus=1 port=2223"])) == 2

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from local_cluster.commands.resume import HOSTS, name_of_run, was_of
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings.given import project, runs_folder
-from local_cluster.settings.remembered import parse as settings_of
-from local_cluster.settings.remembered import record_of
+from local_cluster.settings.given_variables import project, runs_folder
+from local_cluster.settings.run_record import parse as settings_of
+from local_cluster.settings.run_record import record_of
 from local_cluster.settings.settings import Settings
-from machines.host import EARLIER_FOLDER, FOLDER, Host, parse
-from machines.kept import Kept, refuse_none
+from machines.cluster_record import Kept, refuse_none
+from machines.hosts_setting import EARLIER_FOLDER, FOLDER, Host, parse
 
 
 def cluster_of(environ: Mapping[str, str]) -> Kept:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from meeting_place import MeetingPlace
 
-from cluster_trainer.engine.same_values.parted import BLOCK, TOLERANCE, differ, sketch
+from cluster_trainer.engine.same_values.diverged import BLOCK, TOLERANCE, differ, sketch
 
 SCRIPT = """
 import json, os

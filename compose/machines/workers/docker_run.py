@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.settings import names
 from local_cluster.settings.settings import Settings
 from machines.checks.facts import Facts
@@ -72,8 +72,8 @@ def _each(option: str, values: Iterable[str]) -> list[str]:
 
 def _labels(start: Start, facts: Facts) -> list[str]:
     labels = {
-        engine.PROJECT: start.settings.project,
-        engine.SERVICE: facts.machine.service,
+        docker_engine.PROJECT: start.settings.project,
+        docker_engine.SERVICE: facts.machine.service,
         RUN: start.settings.run_name,
         START: start.name,
     }

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
 from local_cluster.settings import names
-from local_cluster.settings.given import User
+from local_cluster.settings.given_variables import User
 from local_cluster.shared_folder import SharedFolder
 
 FILE = "cluster.json"

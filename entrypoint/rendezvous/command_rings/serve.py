@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 
 from entrypoint.cluster.spec import Task
 from entrypoint.errors import EXIT_CONFIGURATION, EXIT_PEER_LOST, ConfigurationError
-from entrypoint.rendezvous.commands.group import Group
+from entrypoint.rendezvous.command_rings.group import Group
 from entrypoint.rendezvous.outcome import PeersMissingError, PortTakenError, Ring
 from entrypoint.strict_json import parse_object
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from entrypoint.cluster.spec import ALONE, Resolution, Task
 from entrypoint.errors import escaped, shortened
 from entrypoint.packages.requirements import PACKAGES_DIR, Requirements
-from entrypoint.report.hiding import shown_command, shown_value
 from entrypoint.settings.command_environment import HASH_SEED, THE_SAME_HASHES
 from entrypoint.settings.environ import DEFAULT, Environ
 from entrypoint.settings.environment_variable import TRAINER_PREFIX
 from entrypoint.settings.options import VARIABLES
-from entrypoint.settings.platform_variables import exceptions_for, proxy_in_use
+from entrypoint.settings.unrelated_variables import exceptions_for, proxy_in_use
 from entrypoint.sources import SOURCES, variables_of
 from entrypoint.sources.resolve import Answer
+from entrypoint.start_messages.hiding import shown_command, shown_value
 
 NOT_SET = "(not set)"
 

@@ -24,16 +24,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from cluster_trainer.checkpoints.lighter import lighten
 from cluster_trainer.checkpoints.store import Store
+from cluster_trainer.checkpoints.without_weights import lighten
 from cluster_trainer.collectives.workers import Workers
-from cluster_trainer.engine import reads
-from cluster_trainer.engine.facts import of_all
+from cluster_trainer.engine import variable_reads
+from cluster_trainer.engine.compared_facts import of_all
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.process.exit_code import judge, leave_script, tell
 
 FEW = 256
-"""Variables with at most this many numbers always stay; see lighter.py."""
+"""Variables with at most this many numbers always stay; see without_weights.py."""
 READ = "fit (reads of ended fits)"
 log = logging.getLogger("trainer")
 
@@ -74,12 +74,12 @@ class EndedFits:
     def fit(self, num_workers: int) -> Iterator[None]:
         """Ignore reads within the context, because a fit makes them, and not the script."""
         self._num_workers = num_workers
-        reads.stop_listening()
+        variable_reads.stop_listening()
         try:
             yield
         finally:
             if self._fits or self._gone:
-                reads.listen(self._note_read, self._note_assigned)
+                variable_reads.listen(self._note_read, self._note_assigned)
 
     def note(self, name: str, store: Store, variables: Iterable[Any]) -> None:
         """Note that a fit has finished, and that its checkpoint holds these variables' values."""
@@ -172,7 +172,7 @@ class EndedFits:
     def _note_read(self, variable: Any) -> None:
         if self._is_gone(variable):
             error = _gone(variable, self._gone[id(variable)][1])
-            reads.stop_listening()
+            variable_reads.stop_listening()
             tell(error, self._num_workers)
             leave_script(*judge(error, self._num_workers))
         key = id(variable)

@@ -15,7 +15,6 @@ from entrypoint.network.protocol import AT_A_START
 from entrypoint.rendezvous.attempt import Attempt
 from entrypoint.rendezvous.gate import linked, meet
 from entrypoint.rendezvous.generations import Generations
-from entrypoint.rendezvous.measured import measured_links
 from entrypoint.rendezvous.outcome import (
     WENT_AHEAD,
     Meeting,
@@ -24,6 +23,7 @@ from entrypoint.rendezvous.outcome import (
     PortTakenError,
     Ring,
 )
+from entrypoint.rendezvous.ring_measurement import measured_links
 from entrypoint.rendezvous.roles.latecomers import LatecomersRole, Note
 from entrypoint.rendezvous.suspects import Suspects
 from entrypoint.rendezvous.terms import Terms

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from local_cluster.messages import complain
+from machines.cluster_record import Kept
 from machines.commands.fetch import fetch, hand_over
 from machines.copies import results
-from machines.kept import Kept
 from machines.machine import at_once
 
 LARGE = ("checkpoints", "model.keras", "saved_model", "*.keras", "*.npz")

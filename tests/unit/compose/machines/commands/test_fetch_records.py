@@ -10,7 +10,7 @@ import pytest
 
 from harness.ports import free_ports
 from harness.waiting import wait_until
-from machines import kept
+from machines import cluster_record
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ sys.exit(main([sys.argv[3]], os.environ, ""))
 def there(world):
     """The folder of each worker on its machine, with records and large files."""
     machines = [world.machines[name].folder / "cluster-trainer" for name in ("m1", "m2")]
-    kept.write(replace(world.kept(), folders=tuple(map(str, machines))), world.environ)
+    cluster_record.write(replace(world.kept(), folders=tuple(map(str, machines))), world.environ)
     found = [one / f"runs/first/worker-{index}" for index, one in enumerate(machines)]
     for folder in found:
         for name in ("metrics.jsonl", "fit-1/events", "fit-1/checkpoints/1.npz", "model.keras"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_cluster.run.events import Event, Failed, Started, Stopped, WorkerStates, parse
+from local_cluster.run.docker_events import Event, Failed, Started, Stopped, WorkerStates, parse
 
 TIME = "1795351041850215000"
 

@@ -15,9 +15,9 @@ from entrypoint.errors import (
     say,
 )
 from entrypoint.packages.requirements import Requirements, notes_on
-from entrypoint.report.explanation import as_json, as_text
 from entrypoint.settings.environ import Environ
 from entrypoint.sources.resolve import Answer
+from entrypoint.start_messages.explanation import as_json, as_text
 
 
 def explain(

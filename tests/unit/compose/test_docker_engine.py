@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_cluster import engine
+from local_cluster import docker_engine
 from local_cluster.messages import EndError
 
 
@@ -19,7 +19,7 @@ def docker(tmp_path, monkeypatch):
 
 def refusal(image):
     with pytest.raises(EndError) as caught:
-        engine.refuse_missing(image)
+        docker_engine.refuse_missing(image)
     assert caught.value.code == 1
     return caught.value.sentences[0]
 
@@ -45,18 +45,18 @@ def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
         "worker-1 0a 12 run-folder 0b - worker-0 0c -;; esac"
     )
     found = [
-        engine.WorkerContainer("worker-0", "running", 0, "0c", "then", "-"),
-        engine.WorkerContainer("worker-1", "running", 0, "0a", "then", "12"),
+        docker_engine.WorkerContainer("worker-0", "running", 0, "0c", "then", "-"),
+        docker_engine.WorkerContainer("worker-1", "running", 0, "0a", "then", "12"),
     ]
-    assert engine.Project("p").workers() == found
+    assert docker_engine.Project("p").workers() == found
 
 
 def test_what_shows_the_curves_is_no_part_of_a_cluster(docker):
     docker('printf "%s\\n" "0a worker-0" "0b tensorboard" "0c run-folder"')
-    assert engine.Project("p").running() == ["0a", "0c"]
+    assert docker_engine.Project("p").running() == ["0a", "0c"]
 
 
 def test_the_engine_is_asked_about_one_project_alone(docker, tmp_path):
     docker(f'echo "$@" > {tmp_path}/asked')
-    assert engine.Project("mine").running() == []
+    assert docker_engine.Project("mine").running() == []
     assert "label=com.docker.compose.project=mine" in (tmp_path / "asked").read_text()

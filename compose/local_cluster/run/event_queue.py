@@ -10,8 +10,8 @@ from threading import Thread
 from types import FrameType
 from typing import Callable, Union
 
-from local_cluster import engine
-from local_cluster.run.events import ACTIONS, FORMAT, Event, Failed, parse
+from local_cluster import docker_engine
+from local_cluster.run.docker_events import ACTIONS, FORMAT, Event, Failed, parse
 
 SIGNALS = {signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGTERM: 143}
 """The signals that end a run, with their exit codes."""
@@ -73,7 +73,7 @@ def start_again(queue: SimpleQueue[Happening], worker: Failed) -> None:
     """Ask the engine to start a container again, and put the result into the queue."""
 
     def ask() -> None:
-        ended = engine.ask("start", worker.container)
+        ended = docker_engine.ask("start", worker.container)
         error = ended.stderr.strip() or f"exit code {ended.returncode}"
         queue.put(AskedToStart(worker, error if ended.returncode else ""))
 
@@ -83,17 +83,17 @@ def start_again(queue: SimpleQueue[Happening], worker: Failed) -> None:
 def start_events(project: str, since: str) -> subprocess.Popen[bytes]:
     """Start the stream of a project's events, from a time that may have passed."""
     filters = [f"event={action}" for action in ACTIONS]
-    filters.append(f"label={engine.PROJECT}={project}")
+    filters.append(f"label={docker_engine.PROJECT}={project}")
     chosen = [part for text in filters for part in ("--filter", text)]
     command = ["events", "--since", since, "--format", FORMAT, *chosen]
-    return engine.start(command, output=subprocess.PIPE)
+    return docker_engine.start(command, output=subprocess.PIPE)
 
 
 def read_events(queue: SimpleQueue[Happening], process: subprocess.Popen[bytes]) -> None:
     """Put the engine's events into the queue."""
 
     def read() -> None:
-        for line in engine.lines_of(process):
+        for line in docker_engine.lines_of(process):
             event = parse(line.decode(errors="replace"))
             if event:
                 queue.put(event)

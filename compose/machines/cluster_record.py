@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Callable
 
 from local_cluster.messages import EXIT_CONFIGURATION, EndError
-from local_cluster.settings.given import GivenVariables, project
+from local_cluster.settings.given_variables import GivenVariables, project
 from local_cluster.settings.locks import of_project
-from local_cluster.settings.remembered import own_by, state_folder
+from local_cluster.settings.run_record import own_by, state_folder
 from local_cluster.shared_folder import SharedFolder
-from machines.host import Host, parse
+from machines.hosts_setting import Host, parse
 from machines.machine import Machine, of
 
 BUSY = (
