@@ -104,7 +104,7 @@ def test_a_good_start_imports_nothing_slow(tmp_path: Path, environ: dict[str, st
 
 def test_what_deals_with_peers_is_imported_once_before_it_is_forked_off(tmp_path: Path) -> None:
     modules = imported(tmp_path, UP_TO_THE_COMMAND, **TWO)
-    rooms = ("gate", "watch.peer_watch", "commands.serve")
+    rooms = ("gate", "watch.peer_watch", "command_rings.serve")
     assert modules >= {"asyncio", *(f"entrypoint.rendezvous.{room}" for room in rooms)}
 
 

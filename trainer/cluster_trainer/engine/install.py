@@ -36,6 +36,7 @@ from cluster_trainer.engine.replicas import (
     optimizers,
     random_layers,
     step_context,
+    traces,
 )
 from cluster_trainer.engine.replicas.state import queues, untracked
 from cluster_trainer.engine.same_values import alike
@@ -181,6 +182,13 @@ def install_of_devices() -> None:
     keras_names.let_optimizers_see(all_devices.see_strategy)
     for assign in tensorflow_names.ASSIGNMENTS:
         assign.wrap(all_devices.telling_of_raw)
+
+
+@cache
+def install_of_loops() -> None:
+    """Install the replacements for a script's own loops over `share`, once there is one."""
+    tensorflow_names.LOOKUP_TRACE.wrap(traces.finding)
+    tensorflow_names.ADD_TRACE.wrap(traces.adding)
 
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:

@@ -28,13 +28,13 @@ from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
 from cluster_trainer.engine.data.same_data import differing_batches, refuse_others, warn
 from cluster_trainer.engine.data.sharding.rebuilt import OwnRows
 from cluster_trainer.engine.data.sources.choice import source_of
+from cluster_trainer.engine.install import install_of_loops
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.fits.process_state import present
 from cluster_trainer.fits.script.calls import call
 from cluster_trainer.loops.ring import ring_of_loop
-from cluster_trainer.loops.traces import keep_apart
 from cluster_trainer.loops.weight import Part, WeightOfShare, weight_of_share
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem, told
@@ -104,7 +104,7 @@ class _Shared:
     def _shares(self, workers: Workers, replicas: Replicas) -> Iterator[Any]:
         """Yield the shares of a pass; the body of the loop runs during the `yield`."""
         _say()
-        keep_apart()
+        install_of_loops()
         weight = weight_of_share()
         self._make_alike()
         self._average(workers, weight)  # the pass before may have been left early

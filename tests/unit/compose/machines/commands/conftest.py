@@ -70,7 +70,8 @@ class World:
 
     def start(self, *arguments, **environ):
         """Start a command and return its process, which a test can kill."""
-        command = [sys.executable, str(CLUSTER), *arguments]
+        # If a shell started pytest in the background, pytest and its children ignore SIGINT.
+        command = ["env", "--default-signal=INT", sys.executable, str(CLUSTER), *arguments]
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         return subprocess.Popen(command, env=self.environ | environ, **pipes)
 

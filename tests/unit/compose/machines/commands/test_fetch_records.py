@@ -21,8 +21,8 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from local_cluster.commands import report
 from local_cluster.main import main
-from machines.commands import curves
-report.PACKAGES, curves.EVERY_SECONDS = Path(sys.argv[2]), 0.05
+from machines.commands import fetch_records
+report.PACKAGES, fetch_records.EVERY_SECONDS = Path(sys.argv[2]), 0.05
 sys.exit(main([sys.argv[3]], os.environ, ""))
 """
 

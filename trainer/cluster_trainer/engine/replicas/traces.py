@@ -6,23 +6,17 @@ loop. Outside of loops, a function's trace of a body is preferred if there is on
 """
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from typing import Any
 
 from cluster_trainer.engine.replicas import step_context
-from cluster_trainer.private import tensorflow_names
 
 IN_LOOP = "in the body of a loop over `share`"
 
 
-@cache
-def keep_apart() -> None:
-    """Let TensorFlow keep two kinds of traces from now on."""
-    tensorflow_names.LOOKUP_TRACE.wrap(_finding)
-    tensorflow_names.ADD_TRACE.wrap(_adding)
+def finding(look_up: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for TensorFlow's look-up of a function's trace."""
 
-
-def _finding(look_up: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(look_up)
     def find(self: Any, function_type: Any, context: Any = None) -> Any:
         found = look_up(self, function_type, (IN_LOOP, context))
@@ -33,7 +27,9 @@ def _finding(look_up: Callable[..., Any]) -> Callable[..., Any]:
     return find
 
 
-def _adding(add: Callable[..., Any]) -> Callable[..., Any]:
+def adding(add: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for TensorFlow's addition of a trace to a function's traces."""
+
     @wraps(add)
     def add_apart(self: Any, trace: Any, context: Any = None) -> None:
         add(self, trace, (IN_LOOP, context) if step_context.is_in_loop() else context)
