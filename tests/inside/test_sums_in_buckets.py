@@ -24,7 +24,7 @@ import tensorflow as tf
 tf.config.threading.set_inter_op_parallelism_threads(1)
 tf.config.threading.set_intra_op_parallelism_threads(1)
 import keras
-from cluster_trainer.collectives import group, buckets
+from cluster_trainer.collectives import buckets, process_ring
 from cluster_trainer.collectives.rehearsal import Rehearsal
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.engine.steps import waits_of
@@ -50,7 +50,7 @@ class Others(Rehearsal):
         pass
 
 
-group.use(RenewableRing(lambda: Others(2)))
+process_ring.use(RenewableRing(lambda: Others(2)))
 """
 IN_ONE_THREAD = """SIDE, LAYERS, STEPS = 64, 6, 5
 buckets.BYTES_PER_RANK = SIDE * SIDE * 4

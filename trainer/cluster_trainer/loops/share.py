@@ -274,7 +274,8 @@ def _step_of(part: Any, whole: Any, weight: WeightOfShare) -> step_context.Share
     def make_alike(optimizer: Any, variables: Sequence[Any]) -> None:
         if weight.note(optimizer, variables):
             with tf.init_scope():  # the step may be traced here
-                alike.make_variables([*variables, *optimizer.variables])
+                alike.make_variables(variables)  # apart, so that a refusal counts weights alone
+                alike.make_variables(optimizer.variables)
 
     return step_context.Share(
         weight.variable,
