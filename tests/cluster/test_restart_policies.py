@@ -136,6 +136,7 @@ def test_a_killed_worker_is_restarted_by_the_engine(recovered):
     assert not [worker for worker in workers if "restart 1 of" in logs_of(worker.container)]
 
 
+@pytest.mark.long
 def test_a_killed_entrypoint_is_restarted_outside_and_its_peer_inside(recovered):
     chief, other = recovered(0, KILL_ENTRYPOINT, restart_policy=BY_THE_ENGINE)
     assert (chief.restarts_by_the_engine, other.restarts_by_the_engine) == (1, 0)

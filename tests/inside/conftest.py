@@ -52,6 +52,18 @@ def strategy_of(replicas):
     return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
 
 
+def quick_first(count, cases):
+    """Return the cases of a parametrized test, all but the first `count` marked long."""
+    first, rest = [*cases][:count], [*cases][count:]
+    return [*first, *map(_long, rest)]
+
+
+def _long(case):
+    if isinstance(case, type(pytest.param())):
+        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.long], id=case.id)
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.long)
+
+
 @pytest.fixture(scope="session")
 def starts():
     """Start scripts in processes that have already imported TensorFlow."""

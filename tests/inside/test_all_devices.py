@@ -16,6 +16,7 @@ from cluster_trainer.engine.calls import all_devices
 from cluster_trainer.engine.install import install_of_devices
 from cluster_trainer.private import tensorflow_names
 from cluster_trainer.settings.task import Task
+from conftest import quick_first
 
 INPUTS = np.random.default_rng(1).normal(size=[600, 6]).astype(np.float32)
 TARGETS = INPUTS.sum(1, keepdims=True) ** 2
@@ -146,6 +147,7 @@ class Listed(keras.layers.Layer):
         return inputs
 
 
+@pytest.mark.long
 def test_variables_in_lists_and_dictionaries_have_a_copy_on_each_device():
     def program():
         listed = Listed()
@@ -185,7 +187,7 @@ class Scaled(keras.Model):
         return self.scale(self.dense(x))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick_first(1, NAMES))
 def test_a_variable_that_a_callback_assigns_by_any_name_has_its_value_on_all_devices(name):
     def program():
         beta = tf.Variable(1.0, trainable=False)
@@ -250,7 +252,7 @@ class TwoOptimizers(keras.Model):
         return {"loss": loss}
 
 
-@pytest.mark.parametrize("kind", ["list", "dict", "part"])
+@pytest.mark.parametrize("kind", quick_first(1, ["list", "dict", "part"]))
 def test_optimizers_in_containers_and_of_parts_train_on_all_devices(kind):
     def program():
         model = TwoOptimizers(kind)
@@ -292,6 +294,7 @@ def test_a_cleared_session_and_another_thread_change_nothing():
     assert not any(map(is_mirrored, model.variables))
 
 
+@pytest.mark.long
 def test_who_makes_a_strategy_keeps_it(monkeypatch):
     # Strategies of other tests use the same collective keys.
     monkeypatch.setattr(tf.distribute.MirroredStrategy, "_collective_key_base", 50_000)
@@ -343,6 +346,7 @@ def test_a_raw_variable_is_of_all_devices_or_warned_of(monkeypatch):
     assert {*warned} == {"of_nobody:0"}
 
 
+@pytest.mark.long
 def test_a_callback_that_predicts_with_a_part_of_the_model_sees_what_is_trained():
     offer("CPU:0", "CPU:1")
     seen = []
@@ -400,14 +404,17 @@ model.fit(data, verbose=0, callbacks=[tf.keras.callbacks.LambdaCallback(on_train
 
 @pytest.mark.parametrize(
     ("settings", "code", "printed"),
-    [
-        ({"TRAINER_LOGICAL_CPUS": "2"}, 0, ["2", "2"]),
-        ({"TRAINER_LOGICAL_CPUS": "3", "TRAINER_DEVICES": "CPU:0"}, 0, ["3", "1"]),
-        ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_SYNC_EVERY": "4"}, 0, ["2", "2"]),
-        ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_WIRE": "bfloat16"}, 0, ["2", "2"]),
-        ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_DEVICES": "CPU:1"}, 78, []),
-        ({"TRAINER_DEVICES": "GPU:1"}, 78, []),
-    ],
+    quick_first(
+        2,
+        [
+            ({"TRAINER_LOGICAL_CPUS": "2"}, 0, ["2", "2"]),
+            ({"TRAINER_LOGICAL_CPUS": "3", "TRAINER_DEVICES": "CPU:0"}, 0, ["3", "1"]),
+            ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_SYNC_EVERY": "4"}, 0, ["2", "2"]),
+            ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_WIRE": "bfloat16"}, 0, ["2", "2"]),
+            ({"TRAINER_LOGICAL_CPUS": "2", "TRAINER_DEVICES": "CPU:1"}, 78, []),
+            ({"TRAINER_DEVICES": "GPU:1"}, 78, []),
+        ],
+    ),
 )
 def test_settings_of_devices_hold_for_scripts(tmp_path, settings, code, printed):
     environ = {**os.environ, **settings, "TRAINER_RUN_DIR": str(tmp_path)}

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 NOISE = np.random.default_rng(0)
 INPUTS = NOISE.random((20, 6), np.float32) * np.arange(1, 7, dtype=np.float32)
@@ -56,16 +56,19 @@ def weights_after(replicas, make, inputs, batch_size):
 # Shares of 1, 1 and 2; a last batch of 2.
 @pytest.mark.parametrize(
     ("batch_size", "make", "inputs", "kind"),
-    [
-        (4, normalizing, INPUTS, keras.Model),
-        (18, of_masked_steps, SEQUENCES, OwnStep),
-        pytest.param(18, normalizing, INPUTS, OwnStep, marks=long),
-        pytest.param(18, of_masked_steps, SEQUENCES, keras.Model, marks=long),
-        pytest.param(4, of_masked_steps, SEQUENCES, OwnStep, marks=long),
-        pytest.param(4, normalizing, INPUTS, OwnStep, marks=long),
-        pytest.param(18, normalizing, INPUTS, keras.Model, marks=long),
-        pytest.param(4, of_masked_steps, SEQUENCES, keras.Model, marks=long),
-    ],
+    quick_first(
+        1,
+        [
+            (4, normalizing, INPUTS, keras.Model),
+            (18, of_masked_steps, SEQUENCES, OwnStep),
+            pytest.param(18, normalizing, INPUTS, OwnStep, marks=long),
+            pytest.param(18, of_masked_steps, SEQUENCES, keras.Model, marks=long),
+            pytest.param(4, of_masked_steps, SEQUENCES, OwnStep, marks=long),
+            pytest.param(4, normalizing, INPUTS, OwnStep, marks=long),
+            pytest.param(18, normalizing, INPUTS, keras.Model, marks=long),
+            pytest.param(4, of_masked_steps, SEQUENCES, keras.Model, marks=long),
+        ],
+    ),
 )
 def test_uneven_shares_train_as_on_one_device(batch_size, make, inputs, kind):
     alone, together = (

@@ -30,7 +30,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 X = np.random.default_rng(0).random((32, 4), np.float32)
 Y = (X.sum(1, keepdims=True) > 2).astype(np.float32)
@@ -459,11 +459,14 @@ class OwnStepOfNumbers(keras.Sequential):
 
 @pytest.mark.parametrize(
     ("strategy", "kind"),
-    [
-        (in_one_worker, keras.Sequential),
-        (on_two_devices, keras.Sequential),
-        (over_a_ring, OwnStepOfNumbers),
-    ],
+    quick_first(
+        1,
+        [
+            (in_one_worker, keras.Sequential),
+            (on_two_devices, keras.Sequential),
+            (over_a_ring, OwnStepOfNumbers),
+        ],
+    ),
     indirect=["strategy"],
 )
 def test_a_layer_whose_variables_are_made_of_numbers_is_built_once(strategy, kind):
@@ -782,7 +785,7 @@ def test_layers_that_are_thawed_after_a_scope_has_built_the_optimizer_are_told_o
         model.fit(TWICE_X, TWICE_Y, callbacks=[thaw], **BATCHES)
 
 
-@pytest.mark.parametrize("hook", ["on_epoch_begin", "on_train_batch_begin"])
+@pytest.mark.parametrize("hook", quick_first(2, ["on_epoch_begin", "on_train_batch_begin"]))
 def test_a_callback_may_freeze_layers_before_the_first_step(strategy, hook):
     with strategy.scope():
         model = two_layers()
@@ -837,12 +840,15 @@ class Dies(keras.callbacks.Callback):
 
 @pytest.mark.parametrize(
     ("first", "then"),
-    [
-        (True, False),
-        (False, True),
-        pytest.param(False, False, marks=pytest.mark.long),
-        pytest.param(True, True, marks=pytest.mark.long),
-    ],
+    quick_first(
+        1,
+        [
+            (True, False),
+            (False, True),
+            pytest.param(False, False, marks=pytest.mark.long),
+            pytest.param(True, True, marks=pytest.mark.long),
+        ],
+    ),
 )
 def test_a_fit_goes_on_whatever_has_built_its_variables(tmp_path, began, first, then):
     def fit(run_eagerly, *callbacks):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from meeting_place import MeetingPlace
 
 from cluster_trainer.engine.same_values.diverged import BLOCK, TOLERANCE, differ, sketch
+from conftest import quick_first
 
 SCRIPT = """
 import json, os
@@ -87,12 +88,15 @@ def usual(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("hook", "what"),
-    [
-        ("a rate", "before an epoch: adam/learning_rate"),
-        ("weights", "after an epoch: sequential/dense/kernel"),
-        ("a step's weights", "after an epoch: sequential/dense/kernel"),
-        ("the end", "after the last callbacks: sequential/dense/bias"),
-    ],
+    quick_first(
+        1,
+        [
+            ("a rate", "before an epoch: adam/learning_rate"),
+            ("weights", "after an epoch: sequential/dense/kernel"),
+            ("a step's weights", "after an epoch: sequential/dense/kernel"),
+            ("the end", "after the last callbacks: sequential/dense/bias"),
+        ],
+    ),
 )
 def test_what_a_callback_changes_on_one_worker_is_told_and_undone(tmp_path, usual, hook, what):
     first, other = run(tmp_path, SCRIPT.format(hook=HOOKS[hook]) + "fit(Own())")

@@ -780,6 +780,7 @@ class Dies(keras.callbacks.Callback):
             raise RuntimeError("killed")
 
 
+@pytest.mark.long
 def test_a_fit_that_resumes_on_more_devices_is_compared(caplog, tmp_path):
     """Its first start, on one device, has nothing to compare."""
     job = Job(TrainerConfig(run_dir=tmp_path, checkpoint_steps=1), Task())

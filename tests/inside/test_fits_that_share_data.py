@@ -17,6 +17,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
+from conftest import quick_first
 
 ROWS = np.random.default_rng(0).normal(size=(42, 4)).astype("float32")
 WANTED = ROWS.sum(axis=1, keepdims=True)
@@ -159,21 +160,24 @@ def fitted(tmp_path, began):
 
 @pytest.mark.parametrize(
     ("made", "dies"),
-    [
-        (endless, Dies),
-        (parts, Dies),
-        (parts_shuffled_again, DiesInValidation),
-        (repeated, Dies),
-        (filtered_and_cut, Dies),
-        (validated_in_part, Dies),
-        *(
-            pytest.param(made, Dies, marks=pytest.mark.long)
-            for made in (
-                *(whole, parts_shuffled_again, cached, twice, endless_and_filtered),
-                *(zipped_with_an_endless_one, chosen_among_others),
-            )
-        ),
-    ],
+    quick_first(
+        2,
+        [
+            (endless, Dies),
+            (parts, Dies),
+            (parts_shuffled_again, DiesInValidation),
+            (repeated, Dies),
+            (filtered_and_cut, Dies),
+            (validated_in_part, Dies),
+            *(
+                pytest.param(made, Dies, marks=pytest.mark.long)
+                for made in (
+                    *(whole, parts_shuffled_again, cached, twice, endless_and_filtered),
+                    *(zipped_with_an_endless_one, chosen_among_others),
+                )
+            ),
+        ],
+    ),
 )
 def test_a_kill_in_the_second_changes_nothing(fitted, began, made, dies):
     weights, history = fitted("undisturbed", made)

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import keras, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -36,6 +38,7 @@ for _ in range(7):
 """
 
 
+@pytest.mark.long
 def test_many_models_in_a_loop_are_not_warned_of(tmp_path):
     environ = {"TRAINER_RUN_DIR": str(tmp_path), "TRAINER_CHECKPOINT_STEPS": "0"}
     ended = subprocess.run(

@@ -49,6 +49,7 @@ def test_as_many_replicas_have_what_they_had(strategy, rows):
     assert rows.take().tolist() == given.tolist()
 
 
+@pytest.mark.long
 def test_other_numbers_of_replicas_have_the_sum_once_and_the_rest_each(strategy, rows):
     rows.put_back(of(3))
     first, *others = rows.take().tolist()

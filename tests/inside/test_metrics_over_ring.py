@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from meeting_place import MeetingPlace
 
 SCRIPT = """
@@ -35,6 +36,7 @@ print("FOUND", json.dumps({name: np.ravel(one).tolist() for name, one in found.i
 """
 
 
+@pytest.mark.long
 def test_a_metric_may_return_its_variables(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)

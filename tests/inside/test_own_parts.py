@@ -13,7 +13,7 @@ from noise import pictures, relative_difference
 from cluster_trainer import fit
 from cluster_trainer.data import registry
 from cluster_trainer.problems import ConfigurationError
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 RUN = {"epochs": 1, "global_batch_size": 16}
 EXAMPLES = pictures(60)
@@ -76,6 +76,7 @@ def test_a_compiled_model_is_trained_as_it_was_compiled(result, replicas):
     assert result()["settings"]["metrics"] == "the script's own"
 
 
+@pytest.mark.long
 def test_xla_compiles_a_model_that_is_not_compiled_where_fit_is_asked_to(result):
     model = built()
     fit(model, DATA, jit=True, **RUN)
@@ -141,10 +142,13 @@ LOSSES = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("mean-with-weights", "function"),
-        *(pytest.param(name, marks=pytest.mark.long) for name in ("object", "own-class")),
-    ],
+    quick_first(
+        1,
+        [
+            *("mean-with-weights", "function"),
+            *(pytest.param(name, marks=pytest.mark.long) for name in ("object", "own-class")),
+        ],
+    ),
 )
 def test_any_form_of_a_loss_trains_as_on_one_device(expected, run_dir, name):
     weights, loss = trained(2, run_dir, loss=LOSSES[name]())
@@ -152,6 +156,7 @@ def test_any_form_of_a_loss_trains_as_on_one_device(expected, run_dir, name):
     assert relative_difference(expected[0], weights) < 1e-4
 
 
+@pytest.mark.long
 def test_a_model_that_ends_in_a_softmax_is_for_a_loss_of_probabilities(expected, run_dir):
     name = "sparse_categorical_crossentropy"
     weights, loss = trained(2, run_dir, activation="softmax", loss=name)

@@ -15,6 +15,7 @@ from cluster_trainer.engine.data.sharding.row_wise import is_row_wise
 from cluster_trainer.engine.data.sources.dataset import DatasetSource
 from cluster_trainer.engine.data.sources.source import WholeBatchSource
 from cluster_trainer.private import keras_names, tensorflow_names
+from conftest import quick_first
 
 CASES = 25
 MORE_CASES = 300
@@ -222,6 +223,7 @@ def test_rows_that_a_map_with_state_has_made_are_divided_after_it():
     assert found == of_all_rows(made(), OTHER, passes=2)[0]
 
 
+@pytest.mark.long
 def test_pictures_of_a_folder_are_divided_before_they_are_decoded(tmp_path):
     for number in range(11):
         kind = tmp_path / "ab"[number % 2]
@@ -433,7 +435,7 @@ def batches(function):
     return rows.map(lambda *row: row).batch(4).map(function)
 
 
-@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.parametrize("name", quick_first(4, OF_ROWS))
 def test_a_map_of_batches_that_makes_rows_from_rows_is_run_for_some(name):
     data = batches(OF_ROWS[name])
     assert is_row_wise(tensorflow_names.traced_map(data))

@@ -114,6 +114,7 @@ def test_own_rows_are_half_of_all_and_give_the_same_bits(tmp_path, script, of_al
     assert max(prepared) < 0.6 * (FIT + LOOP)
 
 
+@pytest.mark.long
 def test_a_fit_that_resumes_in_an_epoch_reads_on_at_the_same_row(tmp_path, script, of_all_rows):
     with MeetingPlace(tmp_path, 2, script, "dies", TRAINER_CHECKPOINT_STEPS="1") as place:
         for worker, code in zip(place.workers, (EX_TEMPFAIL, -signal.SIGKILL), strict=True):

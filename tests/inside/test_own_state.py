@@ -8,7 +8,7 @@ from whole_batch import EPOCHS, WithoutOptimizer, X, Y, layers
 
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.state import own_state
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
@@ -121,24 +121,27 @@ def made(extra=(), kind=keras.Sequential, **options):
 
 @pytest.mark.parametrize(
     ("extra", "kind", "options", "expected"),
-    [
-        ([Pointer], keras.Sequential, {}, "place holds integers"),
-        ([Flag], keras.Sequential, {}, "flag holds integers or booleans"),
-        pytest.param(
-            *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds integers"),
-            marks=pytest.mark.long,
-        ),
-        ([], WithoutOptimizer, {}, None),
-        ([Frozen], keras.Sequential, {}, None),
-        ([normalization], keras.Sequential, {}, None),
-        ([Function, Recurrent], keras.Sequential, {}, None),
-        ([Recurrent, normalization, Frozen], keras.Sequential, {}, None),  # means of 0 remain
-        pytest.param(
-            *([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
-            marks=pytest.mark.long,
-        ),
-        ([Idle], keras.Sequential, {"run_eagerly": True}, None),
-    ],
+    quick_first(
+        4,
+        [
+            ([Pointer], keras.Sequential, {}, "place holds integers"),
+            ([Flag], keras.Sequential, {}, "flag holds integers or booleans"),
+            pytest.param(
+                *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds integers"),
+                marks=pytest.mark.long,
+            ),
+            ([], WithoutOptimizer, {}, None),
+            ([Frozen], keras.Sequential, {}, None),
+            ([normalization], keras.Sequential, {}, None),
+            ([Function, Recurrent], keras.Sequential, {}, None),
+            ([Recurrent, normalization, Frozen], keras.Sequential, {}, None),  # means of 0 remain
+            pytest.param(
+                *([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
+                marks=pytest.mark.long,
+            ),
+            ([Idle], keras.Sequential, {"run_eagerly": True}, None),
+        ],
+    ),
 )
 def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, expected):
     with strategy_of(2).scope():

@@ -117,6 +117,7 @@ def test_a_killed_worker_keeps_the_choice_and_the_bits(tmp_path):
     assert by_auto == by_number
 
 
+@pytest.mark.long
 def test_a_new_process_resumes_with_the_choice_and_refuses_another_number(tmp_path):
     with place_of(tmp_path / "auto", "auto", PAUSE="0.5") as place:
         place.when(lambda: (place.workers[0].status.get("checkpoint_step") or 0) > 0, "saved")

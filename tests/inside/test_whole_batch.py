@@ -9,7 +9,7 @@ import pytest
 import whole_batch
 from meeting_place import MeetingPlace
 
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 # Devices run only these programs; the long tests run all of them.
 ON_DEVICES = [
@@ -60,11 +60,14 @@ def assert_as_alone(found, name):
 
 @pytest.mark.parametrize(
     ("devices", "name"),
-    [
-        *[(2, name) for name in ON_DEVICES],
-        *[pytest.param(2, name, marks=pytest.mark.long) for name in MORE],
-        *[pytest.param(3, name, marks=pytest.mark.long) for name in OF_DEVICES],
-    ],
+    quick_first(
+        6,
+        [
+            *[(2, name) for name in ON_DEVICES],
+            *[pytest.param(2, name, marks=pytest.mark.long) for name in MORE],
+            *[pytest.param(3, name, marks=pytest.mark.long) for name in OF_DEVICES],
+        ],
+    ),
 )
 def test_several_devices_end_as_one(devices, name):
     with strategy_of(devices).scope():

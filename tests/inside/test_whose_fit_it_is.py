@@ -5,6 +5,8 @@ import textwrap
 
 import pytest
 
+from conftest import quick_first
+
 BEGINNING = """
 import json, os, pathlib, signal, sys, time
 import keras, numpy as np
@@ -225,7 +227,7 @@ def test_fits_of_two_threads_are_kept_side_by_side(start):
     assert again.output.count("had ended after") == 2
 
 
-@pytest.mark.parametrize(("eagerly", "code"), [(False, 78), (True, 0)])
+@pytest.mark.parametrize(("eagerly", "code"), quick_first(1, [(False, 78), (True, 0)]))
 def test_a_process_that_was_forked_after_tensorflow_had_begun_is_refused(start, eagerly, code):
     """It lacks the threads that run compiled functions, and would hang silently."""
     program = f"""
