@@ -14,10 +14,7 @@ LONGEST_FIRST=(tests/cluster/test_{gradients_wire,keras_fit,jax}.py)
 ALONE=(tests/cluster/test_{chaos,docker_stop,fewer_workers,lost_worker,recovery,slow_worker,stalled_step,start_up,stopping,waits}.py)
 PYTEST=(.venv/bin/python -m pytest)
 readonly LONGEST_FIRST ALONE PYTEST
-rest=()
-for file in tests/image/test_*.py tests/cluster/test_*.py; do
-    case " ${ALONE[*]} ${LONGEST_FIRST[*]} " in *" $file "*) ;; *) rest+=("$file") ;; esac
-done
+all_but "${LONGEST_FIRST[@]}" "${ALONE[@]}"
 
 part "${PYTEST[@]}" -m long --numprocesses 2 --dist loadfile --no-loadscope-reorder \
     "${LONGEST_FIRST[@]}" "${rest[@]}" tests/unit "$@"

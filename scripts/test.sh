@@ -29,11 +29,7 @@ if [ -n "${TESTS-}" ]; then
     [ "${#others[@]}" = 0 ] || part "${PYTEST[@]}" "${others[@]}" "$@"
     exit "$status"
 fi
-# Each file by its name: with a folder, pytest takes its files in the folder's order.
-rest=()
-for file in tests/cluster/test_*.py tests/image/test_*.py; do
-    case " ${ALONE[*]} ${LONGEST_FIRST[*]} " in *" $file "*) ;; *) rest+=("$file") ;; esac
-done
+all_but "${LONGEST_FIRST[@]}" "${ALONE[@]}"
 part scripts/unit.sh "$@"
 
 printed=$(mktemp)

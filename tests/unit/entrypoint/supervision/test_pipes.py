@@ -14,6 +14,7 @@ import pytest
 from entrypoint.log import Log
 from entrypoint.supervision.output import pipes, remaining_output
 from entrypoint.supervision.output.pipes import Output
+from harness.waiting import wait_until
 
 BYTES = 100_000
 """More than the pipe to the reader holds, and less than both pipes."""
@@ -22,13 +23,15 @@ BYTES = 100_000
 def test_a_reader_that_stalls_gets_the_last_lines(
     entrypoint: tuple[str, ...], tmp_path: Path
 ) -> None:
+    ended = tmp_path / "ended"
     started = subprocess.Popen(
-        [*entrypoint, "sh", "-c", f"head -c {BYTES} /dev/zero; echo the end"],
+        [*entrypoint, "sh", "-c", f"head -c {BYTES} /dev/zero; echo the end; touch {ended}"],
         env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
     )
-    time.sleep(remaining_output.FLUSH_SECONDS + 2)
+    wait_until(ended.exists, 10, "the command's end", logs=str)
+    time.sleep(remaining_output.FLUSH_SECONDS + 1)  # the reader's stall, which is what is tested
     assert started.communicate(timeout=30)[0] == bytes(BYTES) + b"the end\n"
     assert started.returncode == 0
 

@@ -79,7 +79,6 @@ def _leave(process: Process, strategy: tf.distribute.Strategy, last: LastCall) -
 
 def end_unless_crashed(error: Exception, environ: Mapping[str, str]) -> None:
     """End the process as the trainer would, unless the error is the script's own."""
-    error = explained(
-        process_ring.failure_behind(error)
-    )  # a script's own loop may raise another error
-    end_by(error, from_environment(environ).num_workers)
+    # In a script's own loop, TensorFlow's error does not say why the ring has failed.
+    cause = explained(process_ring.failure_behind(error))
+    end_by(cause, from_environment(environ).num_workers)
