@@ -17,8 +17,8 @@ from entrypoint.packages.requirements import Requirements
 from entrypoint.settings.options import Options
 from entrypoint.status.board import STARTING, Board
 from entrypoint.supervision.child.child_process import become_subreaper, block_signals
+from entrypoint.supervision.child.ended import Ended
 from entrypoint.supervision.child.helper_process import run_helper
-from entrypoint.supervision.child.waiting import Ended
 from entrypoint.supervision.failure_file import remove_failure
 from entrypoint.supervision.metrics_process import MetricsProcess
 from entrypoint.supervision.run import EXIT_NO_PROCESS, run

@@ -17,8 +17,9 @@ from entrypoint.status.board import RUNNING, STARTING, STOPPING, Board
 from entrypoint.supervision import end_marks
 from entrypoint.supervision.child.child_process import ChildProcess, take_notices
 from entrypoint.supervision.child.command import become
+from entrypoint.supervision.child.ended import Ended
 from entrypoint.supervision.child.helper_process import run_helper
-from entrypoint.supervision.child.waiting import Ended, Waiter, say_unheard
+from entrypoint.supervision.child.waiter import Waiter, say_unheard
 from entrypoint.supervision.peers.beside import Beside, Peers
 from entrypoint.supervision.restarts import ProgressFile, Restarts
 from entrypoint.supervision.supervisor import SupervisedCommand, supervise

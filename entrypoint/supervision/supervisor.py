@@ -17,7 +17,8 @@ from entrypoint.log import Log
 from entrypoint.settings.options import Options
 from entrypoint.status.board import RESTARTING, Board
 from entrypoint.supervision.child.child_process import NOTICES, STOPS, next_signal
-from entrypoint.supervision.child.waiting import Ended, say_unheard, stopped_by
+from entrypoint.supervision.child.ended import Ended, stopped_by
+from entrypoint.supervision.child.waiter import say_unheard
 from entrypoint.supervision.failure_file import remove_failure, write_failure
 from entrypoint.supervision.restarts import Count, Restarts
 

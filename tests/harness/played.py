@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from cluster_trainer.collectives.ring.headers import Header, Operation, Record, Word
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.collectives.ring.wire import Header, Operation, Record, Word
 
 LIMIT_SECONDS = 0.3
 VALUES = np.arange(500, dtype=np.float32)

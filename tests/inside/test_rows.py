@@ -14,7 +14,7 @@ from cluster_trainer.data.run_length import run_length_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources.rows import RowSource
 from cluster_trainer.engine.epoch_iterator import EpochIterator
-from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS
+from cluster_trainer.engine.steps_per_call import SHORT_SECONDS, TARGET_SECONDS
 from cluster_trainer.problems import ConfigurationError
 from cluster_trainer.settings.config import TrainerConfig
 
@@ -251,6 +251,8 @@ def test_where_a_worker_is_missing_calls_end_sooner_to_take_it_in(monkeypatch, r
     strategy = tf.distribute.get_strategy()
     with running.announced(running.Running()):
         iterator = EpochIterator(inputs, inputs, batch_size=6, distribute_strategy=strategy).begun()
+    calls = iterator._steps_per_call  # noqa: SLF001
     for _ in range(5):
-        iterator._pace.synchronise_after_call(steps := iterator._pace.steps(None), 0.01 * steps)  # noqa: SLF001
-    assert iterator._pace.steps(None) == 100 * seconds  # noqa: SLF001
+        steps = calls.next(None)
+        calls.after_call(steps, 0.01 * steps)
+    assert calls.next(None) == 100 * seconds

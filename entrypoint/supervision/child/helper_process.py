@@ -10,7 +10,8 @@ from dataclasses import replace
 from entrypoint.errors import EXIT_PEER_LOST, how_it_ended, shortened
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import NOTICES, ChildProcess, take_stop
-from entrypoint.supervision.child.waiting import Ended, Waiter, stopped_by
+from entrypoint.supervision.child.ended import Ended, stopped_by
+from entrypoint.supervision.child.waiter import Waiter
 
 Work = Callable[[], tuple[int, str]]
 """Returns an exit code and a text: the result for code 0, otherwise the reason."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from entrypoint.errors import EXIT_PEER_LOST
 from entrypoint.log import Log
+from entrypoint.supervision.child.ended import Ended
 from entrypoint.supervision.child.helper_process import HelperProcess
-from entrypoint.supervision.child.waiting import Ended
 from entrypoint.supervision.restarts import ProgressFile
 
 if TYPE_CHECKING:  # it imports socket, which a command without peers does not need

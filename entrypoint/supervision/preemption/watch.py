@@ -9,8 +9,8 @@ import time
 from entrypoint.errors import SIGNAL_CODES, how_it_ended
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import NOTICES, ChildProcess
+from entrypoint.supervision.child.ended import Ended
 from entrypoint.supervision.child.helper_process import run_helper
-from entrypoint.supervision.child.waiting import Ended
 from entrypoint.supervision.preemption.clouds import CLOUDS, Cloud, Notice
 from entrypoint.supervision.preemption.metadata_server import MetadataError, MetadataServer
 

@@ -20,8 +20,8 @@ from cluster_trainer.collectives.ring.errors import (
     PeerUnfit,
     RingError,
 )
+from cluster_trainer.collectives.ring.headers import Record, Word
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.collectives.ring.wire import Record, Word
 from cluster_trainer.fits.elastic_recovery import (
     INTERRUPTIONS,
     MOST_IN_VAIN,

@@ -17,7 +17,7 @@ from cluster_trainer.checkpoints.checkpoint import Place
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.data.examples import Examples
 from cluster_trainer.engine.running import Order
-from cluster_trainer.fits.identity import archive, renumbered
+from cluster_trainer.fits.identity import moved_aside, renumbered
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.kept.consistency_check import refuse_differing
 from cluster_trainer.fits.kept.kept_fit import CHECKPOINTS, KeptFit
@@ -175,15 +175,15 @@ def _prepare_folder(job: Job, workers: Workers, beginning: Leftovers) -> None:
     crash, or after the loss of another worker, does not. A run whose workers had other numbers is
     continued; see `renumbered`.
     """
-    archive.finish(job.folder)
+    moved_aside.finish(job.folder)
     may_take = not beginning.is_over and job.config.resume != "never"
     renumbered.take_over(job, workers, _names_in, may_take=may_take)
     if job.config.resume == "never" and not beginning.is_over:
         began = min((one.stat().st_mtime for one in job.folder.glob("*")), default=time.time())
-        place = archive.move_aside(job.folder, OF_A_RUN, job.config.model, began)
+        place = moved_aside.move_aside(job.folder, OF_A_RUN, job.config.model, began)
         if place:
             log.info("the files of an earlier run in %s are now in %s", job.folder, place)
-            archive.keep_newest(job.folder, job.config.keep_earlier)
+            moved_aside.keep_newest(job.folder, job.config.keep_earlier)
         beginning.end()
 
 

@@ -148,7 +148,7 @@ def summed(values: Sequence[Gradient], what: str = "") -> list[Gradient]:
         what: a name for them, the same on all workers; a ring compares it.
 
     Raises:
-        ConfigurationError: TensorFlow can't add up here; see `merges.outside_branches`.
+        ConfigurationError: TensorFlow can't add up here; see `merge_refusals.outside_branches`.
     """
     return begin_sums(values, what)()
 

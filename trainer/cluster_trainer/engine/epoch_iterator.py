@@ -2,17 +2,17 @@
 
 This happens in one call of a `fit`, in this order:
 
-1. `EpochIterator._epoch` chooses the number of steps: `Pace.steps`, or fewer if the epoch, the pass
-   or `CheckpointCallback.steps_left` has fewer. A call has whole rounds (replicas/rounds.py),
-   except at the end of an epoch. Keras gets the call as an `Execution`.
+1. `EpochIterator._epoch` chooses the number of steps: `StepsPerCall.next`, or fewer if the epoch,
+   the pass or `CheckpointCallback.steps_left` has fewer. A call has whole rounds
+   (replicas/rounds.py), except at the end of an epoch. Keras gets the call as an `Execution`.
 2. Keras calls `on_train_batch_begin` of all callbacks.
 3. Keras calls `Steps.__call__`, which runs the steps in TensorFlow within `StallLimit.call`. Each
    step sums the gradients over all replicas; after the last, `PackedLogs` sums the metrics.
 4. Keras calls `on_train_batch_end` of all callbacks. In its own, `CheckpointCallback` asks all
    workers whether one of their callbacks has stopped the fit. If so, `_taking_a_stop` counts the
    steps, and 5. to 7. are skipped.
-5. `Pace.synchronise_after_call` exchanges the time with the other workers, if that is due. In the
-   same exchange `StepVote.agree` votes on whether the fit ends.
+5. `StepsPerCall.after_call` exchanges the time with the other workers, if that is due. In the same
+   exchange `StepVote.agree` votes on whether the fit ends.
 6. `CheckpointCallback.after_call` saves a checkpoint if the fit is to end, or if a checkpoint is
    due and no worker is still writing the previous one. Then `Coordinator.meet` ends the fit if all
    workers have agreed to that.
@@ -52,8 +52,8 @@ from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
 from cluster_trainer.engine.data.sources.dataset import DistributedSource
 from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.execution import Execution
-from cluster_trainer.engine.pace import SHORT_SECONDS, TARGET_SECONDS, Pace
 from cluster_trainer.engine.replicas import rounds
+from cluster_trainer.engine.steps_per_call import SHORT_SECONDS, TARGET_SECONDS, StepsPerCall
 from cluster_trainer.private import keras_names, tensorflow_names
 
 TRAINS = "fit"
@@ -97,7 +97,7 @@ class EpochIterator(keras_names.EpochIterator):
         if self._may_be_done_alone(call):
             self._refuse_own_rows()
         self._refuse_other_lengths("batches", self._num_batches)
-        self._pace = self._agreed_pace(replicas)
+        self._steps_per_call = self._agreed_steps_per_call(replicas)
         self._may_go_on = self.source.goes_on or call.order.goes_on
         self._checkpoint_callback = call.adopt(self)
         # A newcomer may have drawn other seeds by now than the workers whose fit resumes.
@@ -121,8 +121,8 @@ class EpochIterator(keras_names.EpochIterator):
         given = call.arrays_to_train_on
         return source_of(self.data_adapter, replicas, self._strategy, seed, given)
 
-    def _agreed_pace(self, replicas: Replicas) -> Pace:
-        """Return the pace of calls.
+    def _agreed_steps_per_call(self, replicas: Replicas) -> StepsPerCall:
+        """Return what chooses the steps of each call.
 
         `steps_per_execution` above 1 and `Order.steps_a_call` fix the number of steps of a call.
         Otherwise a call has one step if any worker's callback needs each batch.
@@ -139,7 +139,9 @@ class EpochIterator(keras_names.EpochIterator):
             )
         slowest = partial(self._workers.slowest, what=f"{call.name} (after a call)")
         target = SHORT_SECONDS if replicas.are_some_missing else TARGET_SECONDS
-        return Pace(fixed or (1 if one_batch else None), call.watched.agree or slowest, target)
+        return StepsPerCall(
+            fixed or (1 if one_batch else None), call.watched.agree or slowest, target
+        )
 
     def _refuse_own_rows(self) -> None:
         source = self.source
@@ -315,7 +317,7 @@ class EpochIterator(keras_names.EpochIterator):
             running.current().done = partial(_done_with, call, done)
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
-            self._pace.synchronise_after_call(call.done, call.seconds, is_first=call.is_first)
+            self._steps_per_call.after_call(call.done, call.seconds, is_first=call.is_first)
             is_first = False
             done += call.done
             self._count(call.done)
@@ -337,7 +339,7 @@ class EpochIterator(keras_names.EpochIterator):
         """
         callback = self._checkpoint_callback
         until_checkpoint = callback.steps_left() if callback else None
-        steps = self._pace.steps(_smallest(left, until_checkpoint))
+        steps = self._steps_per_call.next(_smallest(left, until_checkpoint))
         whole = -(-steps // self._round) * self._round
         # A limit may be one of NumPy's integers, such as a dataset's cardinality.
         return int(whole if left is None else min(whole, left))

@@ -83,8 +83,8 @@ def _boards(records: Records, model: keras.Model, kept: KeptFit) -> list[TensorB
         num_workers=workers_of(model.distribute_strategy).count,
         is_chief=job.task.is_chief,
         histograms=job.config.tensorboard == "histograms",
-        at_work=lambda: kept.pace.busy,
-        slow=lambda: f"{job.task.name} {kept.pace.reason}" if kept.pace.reason else "",
+        at_work=lambda: kept.stragglers.busy,
+        slow=lambda: f"{job.task.name} {kept.stragglers.reason}" if kept.stragglers.reason else "",
         network=lambda: kept.network.reason,
     )
     return [TensorBoard(records.folder / FOLDER, shown)]

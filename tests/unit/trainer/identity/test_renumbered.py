@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster_trainer.fits.identity import archive, renumbered
+from cluster_trainer.fits.identity import moved_aside, renumbered
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
@@ -108,7 +108,7 @@ def test_nothing_is_moved_if_a_worker_starts_over(start, disk):
 
 def test_nothing_is_moved_to_where_an_earlier_run_was_moved_aside(start, disk):
     a = disk("a", worker_1=["fit-1"])
-    (a / "worker-0" / archive.FOLDER).mkdir(parents=True)
+    (a / "worker-0" / moved_aside.FOLDER).mkdir(parents=True)
     assert start(a) == [None]
 
 
@@ -130,9 +130,9 @@ def test_a_move_that_was_interrupted_is_finished(start, disk, monkeypatch):
         move(source, folder, names[:1])
         raise OSError("the power is gone")
 
-    move = archive.move
+    move = moved_aside.move
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "move", interrupted)
+        patch.setattr(moved_aside, "move", interrupted)
         with pytest.raises(OSError, match="power"):
             start(a)
     assert fits_on(a) == {"worker-0/fit-1", "worker-1/fit-2"}

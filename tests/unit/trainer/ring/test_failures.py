@@ -19,8 +19,8 @@ from cluster_trainer.collectives.ring.errors import (
     PeerLost,
     RingError,
 )
+from cluster_trainer.collectives.ring.headers import HEADER, Operation, Record, Word
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.collectives.ring.wire import HEADER, Operation, Record, Word
 from harness.played import ALIVE, LIMIT_SECONDS, VALUES, Peer, messages
 from harness.rings import on_all, outcomes, over_tcp, rings
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_trainer.collectives.ring.errors import Aborted, OutOfStep
+from cluster_trainer.collectives.ring.headers import HEADER
 from cluster_trainer.collectives.ring.ring import Ring
-from cluster_trainer.collectives.ring.wire import HEADER
 from harness.played import CALLS, CONTENT, VALUES, Peer, as_bytes, messages
 from harness.rings import outcomes, rings
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_trainer.collectives.ring.errors import OtherCall, OutOfStep
-from cluster_trainer.collectives.ring.wire import Header, Operation
+from cluster_trainer.collectives.ring.headers import Header, Operation
 
 DTYPES = tuple(map(np.dtype, ("float32", "float64", "int32", "int64", "float16")))
 WIRES = (None, "bfloat16")

@@ -24,7 +24,7 @@ from cluster_trainer.collectives.ring.errors import (
     PeerLost,
     RingError,
 )
-from cluster_trainer.collectives.ring.wire import Record, Word, records
+from cluster_trainer.collectives.ring.headers import Record, Word, records
 
 NOBODY = 2**16 - 1
 BEATS = 10

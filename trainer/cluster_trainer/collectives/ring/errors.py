@@ -5,7 +5,7 @@ import select
 import threading
 from collections.abc import Callable
 
-from cluster_trainer.collectives.ring.wire import Record
+from cluster_trainer.collectives.ring.headers import Record
 from cluster_trainer.private.passed_on import PassedOn
 
 CLOSED = "this ring was closed"

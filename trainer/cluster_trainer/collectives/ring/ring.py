@@ -25,11 +25,11 @@ from cluster_trainer.collectives.ring.errors import (
     PeerLeft,
     RingError,
 )
+from cluster_trainer.collectives.ring.headers import LONGEST_WHAT, Header, Operation
 from cluster_trainer.collectives.ring.memory import Memory
+from cluster_trainer.collectives.ring.number_formats import AsBfloat16, AsTheyAre
 from cluster_trainer.collectives.ring.streams import Flow, Links
 from cluster_trainer.collectives.ring.sums import (
-    AsBfloat16,
-    AsTheyAre,
     Headers,
     Numbers,
     each_of,
@@ -39,7 +39,6 @@ from cluster_trainer.collectives.ring.sums import (
     rows_of,
 )
 from cluster_trainer.collectives.ring.traffic import Traffic
-from cluster_trainer.collectives.ring.wire import LONGEST_WHAT, Header, Operation
 
 SMALL_BYTES = 2**18
 """If no rank sends more than this, every rank's numbers go to all ranks, in half the hops.

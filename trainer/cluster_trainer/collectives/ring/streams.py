@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from cluster_trainer.collectives.ring.errors import Fate, OtherCall, OutOfStep, PeerLost, RingError
-from cluster_trainer.collectives.ring.wire import HEADER
+from cluster_trainer.collectives.ring.headers import HEADER
 
 PIECE = 2**20
 """Bytes for one system call: few enough to be in the processor's cache when they are added."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster_trainer.files import make_folder, write_whole
-from cluster_trainer.fits.identity import archive
+from cluster_trainer.fits.identity import moved_aside
 from cluster_trainer.settings.job import Job
 
 if TYPE_CHECKING:  # it imports TensorFlow, which nothing here needs
@@ -51,7 +51,9 @@ def take_over(
         OSError: a file could not be moved; the next start continues.
     """
     _finish(job.folder)
-    is_new = may_take and not names_in(job.folder) and not (job.folder / archive.FOLDER).exists()
+    is_new = (
+        may_take and not names_in(job.folder) and not (job.folder / moved_aside.FOLDER).exists()
+    )
     found = _found(job.folder, names_in) if is_new else None
     states = workers.gather(HAS_ANOTHER if found else IS_NEW if is_new else HAS_BEGUN, WHICH)
     if HAS_BEGUN in states or HAS_ANOTHER not in states:
@@ -115,5 +117,5 @@ def _finish(folder: Path) -> None:
     taking = folder / TAKING
     if taking.exists():
         told = json.loads(taking.read_bytes())
-        archive.move(folder.parent / told["from"], folder, told["names"])
+        moved_aside.move(folder.parent / told["from"], folder, told["names"])
         taking.unlink()

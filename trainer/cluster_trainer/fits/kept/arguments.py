@@ -16,9 +16,9 @@ from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.engine.running import flat
 from cluster_trainer.fits.kept.checkpoint_callback import BeforeOthers, CheckpointCallback
 from cluster_trainer.fits.kept.options import FitOptions
-from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.data import begin_validations, note_ended, read_on
 from cluster_trainer.fits.shared.files import ChiefsFiles
+from cluster_trainer.fits.straggler_watch import StragglerWatch
 from cluster_trainer.problems import ConfigurationError, Problem
 from cluster_trainer.results.status_file import status_file
 
@@ -78,7 +78,7 @@ def own_callbacks(
 def telling_callbacks(
     options: FitOptions,
     checkpoint_callback: CheckpointCallback,
-    pace: PaceWatch,
+    stragglers: StragglerWatch,
     saved: Callable[[], Mapping[str, Any]],
 ) -> list[Any]:
     """Return the callbacks that report the fit's progress: on the screen, and for `status`.
@@ -86,7 +86,7 @@ def telling_callbacks(
     Args:
         options: the options of the saved fit.
         checkpoint_callback: knows the fit's place.
-        pace: knows which workers are stragglers, and which are missing.
+        stragglers: knows which workers are stragglers, and which are missing.
         saved: returns further values for `status`, by StatusFile's names, such as the newest
             checkpoint.
     """
@@ -94,14 +94,14 @@ def telling_callbacks(
         options.tell,
         lambda: checkpoint_callback.place,
         lambda step: _examples_at(step, options, checkpoint_callback),
-        slow=lambda: pace.slow,
-        missing=lambda: pace.missing,
+        slow=lambda: stragglers.slow,
+        missing=lambda: stragglers.missing,
     )
     told = ProgressReport(
         status_file(options.job.status_file),
         lambda: checkpoint_callback.place,
         has_limit=options.job.config.stall_timeout_seconds != 0,
-        more=lambda: {"examples_per_second": beat.speed, "slow": pace.reason, **saved()},
+        more=lambda: {"examples_per_second": beat.speed, "slow": stragglers.reason, **saved()},
     )
     return [beat, told]
 

@@ -46,8 +46,8 @@ from cluster_trainer.fits.kept.round_choice import RoundChoice, adopt, refuse_wi
 from cluster_trainer.fits.kept.round_traffic import ratio_of
 from cluster_trainer.fits.kept.step_vote import StepVote
 from cluster_trainer.fits.network_watch import NetworkWatch
-from cluster_trainer.fits.pace_watch import PaceWatch
 from cluster_trainer.fits.shared.files import ChiefsFiles
+from cluster_trainer.fits.straggler_watch import StragglerWatch
 from cluster_trainer.problems import (
     NotRehearsedError,
     PeerStoppedError,
@@ -100,13 +100,13 @@ class KeptFit:
         return workers_of(self._model.distribute_strategy)
 
     @cached_property
-    def pace(self) -> PaceWatch:
-        """Compares the pace of the workers."""
+    def stragglers(self) -> StragglerWatch:
+        """Finds the workers that hold the others up."""
         looks = not _has_gpus(self._model, self._workers.count)
         ring = ring_of(self._model.distribute_strategy)
         most = ring.most if ring else None
         waited, task = partial(waits_of, self._model), self._options.job.task
-        return PaceWatch(task, self._workers, looks=looks, most=most, waited=waited)
+        return StragglerWatch(task, self._workers, looks=looks, most=most, waited=waited)
 
     @cached_property
     def network(self) -> NetworkWatch:
@@ -268,7 +268,7 @@ class KeptFit:
         announced = replace(call, order=order, watched=self._watched(begun))
         own = [
             *begun.records,
-            *telling_callbacks(options, begun.checkpoint_callback, self.pace, self._told),
+            *telling_callbacks(options, begun.checkpoint_callback, self.stragglers, self._told),
         ]
         with running.announced(announced):  # `arrange` may begin data, within the fit's time limits
             files = begun.coordinator.files if self._workers.count > 1 else None
@@ -313,7 +313,7 @@ class KeptFit:
             workers=workers,
             start=start.lighter(),
             vote=StepVote(
-                *(options, workers, self.pace, self.network),
+                *(options, workers, self.stragglers, self.network),
                 lambda: self.place,
                 lambda: self.begins_again,
             ),
@@ -370,7 +370,7 @@ class KeptFit:
         for records in self._begun.records:
             records.close()
         self._saver.close()
-        self.pace.end()
+        self.stragglers.end()
         self._options.stop.is_watched = False
         self._begun.coordinator.files.let_go()
         self._data.let_go(self._iterator)

@@ -1,7 +1,7 @@
 """The workers' vote between calls of TensorFlow: a fit continues, stops, or lets a worker rejoin.
 
 They vote after each call of the fit and its validations. If calls have a fixed number of steps,
-several calls may pass between two votes: see `engine/pace.py`.
+several calls may pass between two votes: see `engine/steps_per_call.py`.
 """
 
 import logging
@@ -14,7 +14,7 @@ from cluster_trainer.collectives.neighbours import VARIABLE, who_waits
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.options import FitOptions
 from cluster_trainer.fits.network_watch import NetworkWatch
-from cluster_trainer.fits.pace_watch import PaceWatch
+from cluster_trainer.fits.straggler_watch import StragglerWatch
 from cluster_trainer.problems import (
     PeerStoppedError,
     StopRequestedError,
@@ -51,7 +51,7 @@ class StepVote:
     Args:
         options: the options of the saved fit.
         workers: the workers that train together.
-        pace: compares the pace of the workers.
+        stragglers: finds the workers that hold the others up.
         network: compares how long the workers wait for sums.
         place: returns the fit's place.
         begins_again: tells whether this process can resume from an earlier checkpoint.
@@ -64,12 +64,12 @@ class StepVote:
         self,
         options: FitOptions,
         workers: Workers,
-        pace: PaceWatch,
+        stragglers: StragglerWatch,
         network: NetworkWatch,
         place: Callable[[], Place],
         begins_again: Callable[[], bool],
     ) -> None:
-        self._options, self._workers, self._pace = options, workers, pace
+        self._options, self._workers, self._stragglers = options, workers, stragglers
         self._network = network
         self._place, self._begins_again = place, begins_again
         self._first_epoch: int | None = None
@@ -92,14 +92,14 @@ class StepVote:
         number = float(self._options.stop.signal_number)
         mine = [seconds, number, float(self._is_to_take_in())]
         told = self._workers.largest(
-            [*mine, *self._network.mine(), *self._pace.mine()], "fit (after a call)"
+            [*mine, *self._network.mine(), *self._stragglers.mine()], "fit (after a call)"
         )
         slowest, number, takes_in, *told = told
         self.agreed = Agreed.of(number, takes_in)
         if self._first_epoch is not None and self._place().epoch > self._first_epoch:
             self._workers.trust_newcomers()  # an epoch is over, with its validation
         self._network.take(slowest, told[:2])
-        self._pace.take(told[2:])
+        self._stragglers.take(told[2:])
         return slowest
 
     def end_if_agreed(self) -> None:

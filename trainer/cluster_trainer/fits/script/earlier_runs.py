@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster_trainer.fits.identity import archive, end_mark, owner, renumbered
+from cluster_trainer.fits.identity import end_mark, moved_aside, owner, renumbered
 from cluster_trainer.fits.identity.leftovers import Leftovers
 from cluster_trainer.fits.identity.owner import Owner, script_name, this_process
 from cluster_trainer.fits.identity.saved_fits import ANEW
@@ -43,7 +43,7 @@ def begin_anew(
     """
     keeps = bool(job.config.checkpoint_steps)
     if keeps:
-        archive.finish(job.folder)
+        moved_aside.finish(job.folder)
     may_take = keeps and not beginning.is_over and job.config.resume != "never"
     if taken := renumbered.take_over(job, workers, _names_in, may_take=may_take):
         before = owner.read(taken)
@@ -74,13 +74,13 @@ def _move_aside(
     script = before.script if before else "a script"
     began = before.began if before else job.folder.stat().st_mtime
     fits = [one.name for one in job.folder.glob("fit-*")]
-    place = archive.move_aside(job.folder, [*fits, EVENTS], script, began)
+    place = moved_aside.move_aside(job.folder, [*fits, EVENTS], script, began)
     if place is None:
         return
     why = "has ended with this TRAINER_RUN_DIR" if has_ended else "is not resumed"
     log.info("%s %s: the fits that it left in %s are now in %s", script, why, job.folder, place)
     owner.write(job.folder, this_process(environ, script_name()))
-    archive.keep_newest(job.folder, job.config.keep_earlier)
+    moved_aside.keep_newest(job.folder, job.config.keep_earlier)
 
 
 def _refuse_other_script(job: Job, before: Owner) -> None:

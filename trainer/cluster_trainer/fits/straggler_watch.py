@@ -17,7 +17,7 @@ LEAST_SECONDS = 0.5
 log = logging.getLogger("trainer")
 
 
-class PaceWatch:
+class StragglerWatch:
     """Compares the pace of the workers; after each exchange all of them have the same result.
 
     Args:
@@ -48,14 +48,14 @@ class PaceWatch:
         self._told = self._counted = Utilization()
         # The used resources and the utilization at each look within the window, oldest first.
         self._looks_back: deque[tuple[Used, Utilization]] = deque()
-        self._hold_ups = Stragglers(len(self._members))
+        self._stragglers = Stragglers(len(self._members))
         self.reason = ""
         self.busy: float | None = None
 
     @property
     def slow(self) -> tuple[str, ...]:
         """The names of the stragglers."""
-        return tuple(self._task.name_of(self._members[rank]) for rank in self._hold_ups.slow)
+        return tuple(self._task.name_of(self._members[rank]) for rank in self._stragglers.slow)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class PaceWatch:
             return
         self._counted = self._told
         parts = tuple(min(1.0, one / time) for one, time in zip(busy, seconds, strict=True))
-        self._hold_ups.note(Interval(min(seconds), parts))
+        self._stragglers.note(Interval(min(seconds), parts))
         self.busy = parts[self._rank]
         self._tell()
         self._look_back()
@@ -99,9 +99,9 @@ class PaceWatch:
 
     def _tell(self) -> None:
         """Log when this worker becomes a straggler, or stops being one."""
-        is_slow = self._rank in self._hold_ups.slow
+        is_slow = self._rank in self._stragglers.slow
         if is_slow and not self.reason:
-            self.reason = f"{in_words(self._hold_ups, self._rank)}: {self._shortage()}"
+            self.reason = f"{in_words(self._stragglers, self._rank)}: {self._shortage()}"
             log.warning("%s %s", self._task.name, self.reason)
         elif self.reason and not is_slow:
             self.reason = ""

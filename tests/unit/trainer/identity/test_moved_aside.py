@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from cluster_trainer.fits.identity.archive import finish, keep_newest, move_aside
+from cluster_trainer.fits.identity.moved_aside import finish, keep_newest, move_aside
 
 BEGAN = calendar.timegm((2026, 11, 25, 10, 15, 0))
 

@@ -18,7 +18,7 @@ def next_steps(steps: int, seconds: float, target: float = TARGET_SECONDS) -> in
     return max(1, min(fitting, steps * GROWTH))
 
 
-class Pace:
+class StepsPerCall:
     """Chooses the length of each call.
 
     Args:
@@ -38,11 +38,11 @@ class Pace:
         self._steps = fixed or 1
         self._begin(1)
 
-    def steps(self, limit: int | None) -> int:
+    def next(self, limit: int | None) -> int:
         """Return how many steps the next call has, at most `limit`; None: there is no limit."""
         return self._steps if limit is None else min(self._steps, limit)
 
-    def synchronise_after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
+    def after_call(self, steps: int, seconds: float, *, is_first: bool = False) -> None:
         """Note the duration of a call, and exchange it with the other workers if that is due.
 
         The exchange is due after each call. Calls with a fixed number of steps may be too short for

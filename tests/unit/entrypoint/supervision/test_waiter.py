@@ -16,7 +16,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from entrypoint.log import Log
 from entrypoint.supervision.child import child_process
-from entrypoint.supervision.child.waiting import Waiter
+from entrypoint.supervision.child.waiter import Waiter
 from entrypoint.supervision.child.out_of_memory import OomKills
 
 cgroup = Path({cgroup!r})

@@ -5,15 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-from entrypoint.errors import (
-    FINAL_CODES,
-    SIGNAL_CODES,
-    STOP_CODES,
-    how_it_ended,
-    signal_name,
-)
+from entrypoint.errors import how_it_ended, signal_name
 from entrypoint.log import Log
 from entrypoint.supervision.child.child_process import (
     FORWARDED,
@@ -21,32 +14,7 @@ from entrypoint.supervision.child.child_process import (
     ChildProcess,
     next_signal,
 )
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a child ended."""
-
-    code: int
-    """Its own exit code, or 128 + n if signal n ended it, or was sent to stop it."""
-    reason: str
-    stopped: bool = False
-    """Whether a stop was requested, also if the child then ended with 0."""
-    found: str = ""
-    """The result of a helper process that ended with 0."""
-    leaves_nothing: bool = False
-    """Whether nothing is left to do, so that the command is not even started."""
-
-    @property
-    def may_be_retried(self) -> bool:
-        """Whether a retry may help: after a crash or a lost peer."""
-        return not self.stopped and self.code not in (0, *FINAL_CODES)
-
-
-def stopped_by(number: int, how: str) -> Ended:
-    """Return the end of a process that a signal has stopped; `how` gives details in parentheses."""
-    reason = f"stopped by {signal_name(number)} ({how})"
-    return Ended(SIGNAL_CODES + number, reason, stopped=True)
+from entrypoint.supervision.child.ended import Ended, ended_by_itself, stopped_by
 
 
 class Waiter:
@@ -125,26 +93,11 @@ class Waiter:
             return stopped_by(self.stop, f"it {how_it_ended(status)}")
         if status != 0 and self._killed_for:
             return self._killed_for
-        code = status if status >= 0 else SIGNAL_CODES - status
-        reason = f"{self._name} {how_it_ended(status)}{_why(status, self._child.oom_kills.cause())}"
-        return Ended(code, reason, stopped=bool(self.stop) or code in STOP_CODES)
+        ran_out = self._child.oom_kills.cause()
+        return ended_by_itself(status, self._name, ran_out, stopped=bool(self.stop))
 
 
 def say_unheard(numbers: Iterable[int], log: Log) -> None:
     """Log the signals that arrived before the command could receive them."""
     for number in numbers:
         log.info(f"{signal_name(number)} is ignored: it is for the command, which does not run yet")
-
-
-def _why(status: int, ran_out: str | None) -> str:
-    """Return the cause if the kernel has killed a process for lack of memory.
-
-    A shell reports a killed child as code 137. Other programs use other codes.
-    """
-    if ran_out is None:
-        return ": out of memory?" if status == -signal.SIGKILL else ""
-    if status == 0 or not ran_out:
-        return ""
-    if status in (-signal.SIGKILL, SIGNAL_CODES + signal.SIGKILL):
-        return f": {ran_out}"
-    return f", after a process here was killed: {ran_out}"
