@@ -27,11 +27,10 @@ from cluster_trainer.collectives.ring.errors import (
 )
 from cluster_trainer.collectives.ring.headers import LONGEST_WHAT, Header, Operation
 from cluster_trainer.collectives.ring.memory import Memory
-from cluster_trainer.collectives.ring.number_formats import AsBfloat16, AsTheyAre
+from cluster_trainer.collectives.ring.number_formats import AsBfloat16, AsTheyAre, Numbers
 from cluster_trainer.collectives.ring.streams import Flow, Links
 from cluster_trainer.collectives.ring.sums import (
     Headers,
-    Numbers,
     each_of,
     of_many,
     of_two,
