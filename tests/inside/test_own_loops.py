@@ -278,6 +278,53 @@ for x, y in share(VALIDATION, model):
     test_step(x, y)
 ended(digest(model), mean(accuracy), mean(losses))
 """
+# One function is called before, within and after loops over batches and over numbers.
+IN_EACH_PLACE = """
+keras.utils.set_random_seed(8)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+optimizer = keras.optimizers.SGD(0.002)
+loss_fn = keras.losses.MeanSquaredError(reduction="sum")
+SIGNATURE = [tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])]
+
+@tf.function(input_signature=SIGNATURE)
+def loss_of(x, y):
+    return loss_fn(y, model(x))
+
+@tf.function(input_signature=SIGNATURE)
+def train_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    optimizer.apply(tape.gradient(loss, model.trainable_weights), model.trainable_weights)
+
+found = [loss_of(X, Y)]
+for _ in share(range(3), model):
+    train_step(X[:8], Y[:8])
+for x, y in share(DATA, model):
+    train_step(x, y)
+for _ in share(range(3), model):
+    train_step(X[:8], Y[:8])
+ended(digest(model), *found, loss_of(X, Y))
+"""
+RELAXED = """
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+step = tf.function(lambda x: tf.reduce_sum(model(x)), reduce_retracing=True)
+for x in share([X[:size] for size in range(4, 40, 4)], model):
+    step(x)
+ended(step.experimental_get_tracing_count())
+"""
+# Two parts of a model are trained in turns, by one optimizer. The models are not given to `share`.
+IN_TURNS = """
+keras.utils.set_random_seed(20 + this_worker().index)
+parts = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)]) for _ in range(2)]
+optimizer = keras.optimizers.Adam(0.01)
+optimizer.build([one for part in parts for one in part.trainable_weights])
+for x, _ in share(DATA):
+    for part in parts:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((parts[1](parts[0](x)) - x) ** 2)
+        optimizer.apply(tape.gradient(loss, part.trainable_weights), part.trainable_weights)
+ended(*map(digest, parts))
+"""
 # Only the chief restores the state of the optimizer, before its first loop.
 RESTORED = """
 keras.utils.set_random_seed(9)
@@ -335,6 +382,9 @@ LOOPS = {
     "scaled too late": SCALED_TOO_LATE,
     "after the loop": AFTER_THE_LOOP,
     "traced before": TRACED_BEFORE,
+    "in each place": IN_EACH_PLACE,
+    "relaxed": RELAXED,
+    "in turns": IN_TURNS,
     "restored": RESTORED,
     "at once": AT_ONCE,
     "no common seed": SUPERVISED.format(seed=OF_EACH, decorator="@tf.function", reduction=""),
@@ -370,7 +420,7 @@ def alone(tmp_path_factory) -> Numbers:
 def test_loops_train_on_several_workers_as_on_one(workers, alone, tmp_path):
     everyone, log = on(workers, tmp_path)
     assert all(one == everyone[0] for one in everyone)
-    for name in LOOPS.keys() - {"no common seed", "scaled too late"}:
+    for name in LOOPS.keys() - {"no common seed", "in turns", "scaled too late"}:
         assert everyone[0][name] == pytest.approx(alone[name], rel=2e-4), name
     assert everyone[0]["no common seed"][1] > 0.6  # its accuracy: it has learned
     assert everyone[0]["scaled too late"] == [1, 1]
@@ -460,15 +510,32 @@ def test_where_it_cannot_share_it_says_so(monkeypatch):
         iter(share(batches))
 
 
-@pytest.mark.parametrize(("rows", "is_told"), [(4, True), (3, False)])
-def test_a_vector_with_as_many_losses_as_rows_is_told(rows, is_told, caplog):
+@pytest.mark.parametrize(
+    ("rows", "traces", "advice"),
+    [
+        (4, False, "tf.reduce_sum(losses)"),
+        (3, False, "reduction='sum'"),
+        (4, True, ""),
+        (3, True, ""),
+    ],
+)
+def test_a_vector_of_losses_whose_meaning_is_unknown_is_told(rows, traces, advice, caplog):
     """It may be a loss for each example, or a mean over the batch for each output."""
     losses._warn_of_losses_like_rows.cache_clear()  # noqa: SLF001
+    losses._warn_of_losses_unlike_rows.cache_clear()  # noqa: SLF001
     weights = tf.Variable(tf.ones([2, 4]))
     share_of_loop = step_context.Share(
         tf.Variable(0.5), rows=frozenset({rows}), prepare=lambda *_: None
     )
-    with step_context.in_loop(share_of_loop), tf.GradientTape() as tape:
-        of_outputs = tf.reduce_mean(tf.ones([rows, 2]) @ weights, 0)
-        tape.gradient(of_outputs, weights)
-    assert ("tf.reduce_sum(losses)" in caplog.text) == is_told
+
+    def gradient_of_outputs():
+        with tf.GradientTape() as tape:
+            of_outputs = tf.reduce_mean(tf.ones([rows, 2]) @ weights, 0)
+        return tape.gradient(of_outputs, weights)
+
+    with step_context.in_loop(share_of_loop):
+        found = (tf.function(gradient_of_outputs) if traces else gradient_of_outputs)()
+    assert advice in caplog.text
+    assert bool(advice) == bool(caplog.text)
+    if traces:
+        np.testing.assert_allclose(found, tf.ones([2, 4]))

@@ -199,6 +199,11 @@ def examples_of_tensorflow(t, _):
         "run_after": lambda: t.run_after(second, first) or second.control_inputs == [first],
         "is_stateful": lambda: t.is_stateful(first) and not t.is_stateful(second),
         "type_spec": lambda: t.type_spec(iter(rows)) is not None,
+        "converted_from": lambda: (
+            t.converted_from(says) is says
+            and tf.function(t.converted_from(tf.function(is_large)), autograph=False)(tf.ones([]))
+            and t.converted_from(tf.function(is_large, autograph=False)) is is_large
+        ),
         "can_ask_at_call": lambda: (
             [t.can_ask_at_call(one) for one in (forward, backward, None)] == [True, False, False]
         ),
@@ -244,6 +249,12 @@ def examples_of_tensorflow(t, _):
         "captured_by": lambda: len(t.captured_by(read.graph)) == 1,
         "tensors_of": lambda: len(t.tensors_of(rows)) == 1,
     }
+
+
+def is_large(number):
+    if number > 0:
+        return tf.constant(True)  # noqa: FBT003  TensorFlow's argument
+    return tf.constant(False)  # noqa: FBT003
 
 
 def says(example):

@@ -629,7 +629,36 @@ def in_a_function(layer, reduction="sum", **how):
     return values(model)
 
 
+class OfTheSum(OwnStep):
+    """Computes a sum of losses in a function for batches of any size."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])])
+    def loss_of(self, x, y):
+        return self.compute_loss(x, y, self(x))
+
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = self.loss_of(*data)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables))
+        return {"loss": loss}
+
+
+def looked_at_before():
+    """Call a function of the step before the fit, and after it."""
+    model = OfTheSum(layers())
+    model.compile(keras.optimizers.SGD(0.002), keras.losses.MeanSquaredError(reduction="sum"))
+    model.optimizer.build(model.trainable_variables)
+    before = model.loss_of(X, Y)
+    model.fit(X[:23], Y[:23], verbose=0, batch_size=8, shuffle=False)
+    return {
+        **values(model),
+        "before": before.numpy().tolist(),
+        "after": model.loss_of(X, Y).numpy().tolist(),
+    }
+
+
 PROGRAMS = {
+    "looked_at_before": looked_at_before,
     "in_a_function": lambda: in_a_function(keras.layers.ReLU()),
     "in_a_function_eagerly": lambda: in_a_function(
         keras.layers.ReLU(), "sum_over_batch_size", run_eagerly=True

@@ -161,8 +161,8 @@ def _failed_assertion(graph: Any) -> tf.Operation | None:
 def _traced(model: Any, step: str, batch: Any) -> Traced:
     """Trace a step on each replica with a batch as its share, without running it."""
     strategy, of_model = model.distribute_strategy, getattr(model, step)
-    of_model = getattr(of_model, "python_function", of_model)
-    compute, graphs = keras_names.with_optionals(model, of_model), []
+    compute = keras_names.with_optionals(model, tensorflow_names.converted_from(of_model))
+    graphs: list[Any] = []
 
     def on_replica() -> None:
         with step_context.computing(tf.ones([])) as part:

@@ -96,6 +96,7 @@ def _replace_in_steps() -> None:
     """
     is_shared = step_context.is_shared
     tensorflow_names.NUM_REPLICAS_IN_SYNC.wrap(step_context.seeing_one_replica)
+    tensorflow_names.MAKE_FUNCTION_CONTEXT.wrap(traces.keyed_by_step)
     keras_names.REDUCE_VALUES.put_if(losses.reduced, is_shared)
     keras_names.APPLY_MASK.put_if(losses.masked, is_shared)
     keras_names.HINGE_LABELS.put_if(losses.hinge_labels, is_shared)
@@ -182,13 +183,6 @@ def install_of_devices() -> None:
     keras_names.let_optimizers_see(all_devices.see_strategy)
     for assign in tensorflow_names.ASSIGNMENTS:
         assign.wrap(all_devices.telling_of_raw)
-
-
-@cache
-def install_of_loops() -> None:
-    """Install the replacements for a script's own loops over `share`, once there is one."""
-    tensorflow_names.LOOKUP_TRACE.wrap(traces.finding)
-    tensorflow_names.ADD_TRACE.wrap(traces.adding)
 
 
 def _iterator(*arguments: Any, distribute_strategy: tf.distribute.Strategy, **keywords: Any) -> Any:

@@ -85,7 +85,7 @@ class Steps:
         self.waits = Waits(self._replicas)
         is_one = self._replicas.total == 1
         if not is_one:  # a `tf.function` would be traced for one replica, and used by all
-            step = getattr(step, "python_function", step)
+            step = tensorflow_names.converted_from(step)
         self._step = keras_names.with_optionals(model, step)  # a dataset may hold None
         self._packed = PackedLogs(model, self._step, name)
         self._rounds = rounds.Rounds(model, self._steps_of_round(), self.waits)

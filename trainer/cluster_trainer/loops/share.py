@@ -28,7 +28,6 @@ from cluster_trainer.engine.data.pieces import TOGETHER, has_rows
 from cluster_trainer.engine.data.same_data import differing_batches, refuse_others, warn
 from cluster_trainer.engine.data.sharding.rebuilt import OwnRows
 from cluster_trainer.engine.data.sources.choice import source_of
-from cluster_trainer.engine.install import install_of_loops
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import as_tensor
@@ -104,7 +103,6 @@ class _Shared:
     def _shares(self, workers: Workers, replicas: Replicas) -> Iterator[Any]:
         """Yield the shares of a pass; the body of the loop runs during the `yield`."""
         _say()
-        install_of_loops()
         weight = weight_of_share()
         self._make_alike()
         self._average(workers, weight)  # the pass before may have been left early
@@ -272,9 +270,9 @@ def _lists_in(given: Any) -> Iterator[list[Any]]:
 
 def _step_of(part: Any, whole: Any, weight: WeightOfShare) -> step_context.Share:
     def make_alike(optimizer: Any, variables: Sequence[Any]) -> None:
-        if weight.note(optimizer, variables):
+        if new := weight.note(optimizer, variables):
             with tf.init_scope():  # the step may be traced here
-                alike.make_variables(variables)  # apart, so that a refusal counts weights alone
+                alike.make_variables(new)  # apart, so that a refusal counts weights alone
                 alike.make_variables(optimizer.variables)
 
     return step_context.Share(

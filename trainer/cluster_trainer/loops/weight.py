@@ -91,12 +91,16 @@ class WeightOfShare:
     compared: WeakKeyDictionary[Any, OwnRows | None] = field(default_factory=WeakKeyDictionary)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    def note(self, optimizer: Any, variables: Sequence[Any]) -> bool:
-        """Record the variables of an optimizer; tell whether it is a new one."""
-        is_new = optimizer not in self.trained
-        if is_new:
-            self.trained[optimizer] = next(self._numbers), [*variables]
-        return is_new
+    def note(self, optimizer: Any, variables: Sequence[Any]) -> list[Any]:
+        """Record the variables that an optimizer is given; return those that are new to it.
+
+        One optimizer may train several parts of a model in turns.
+        """
+        number, known = self.trained.get(optimizer) or (next(self._numbers), [])
+        ids = {id(one) for one in known}
+        new = [one for one in variables if id(one) not in ids]
+        self.trained[optimizer] = number, [*known, *new]
+        return new
 
     def set(self, part: Part) -> None:
         """Set this worker's weight to that of its examples."""

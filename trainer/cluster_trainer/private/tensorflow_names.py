@@ -8,9 +8,6 @@ from operator import attrgetter, methodcaller
 from typing import Any
 
 import tensorflow as tf
-
-# Keeps a function's traces; the context of a trace is part of its key.
-from tensorflow.core.function.polymorphism.function_cache import FunctionCache as _FunctionCache
 from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
 # Turn a batch into tensors, so that an iterator can yield it again.
@@ -44,6 +41,12 @@ from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
 
+# Converts a function as `tf.function` does.
+from tensorflow.python.eager.polymorphic_function import autograph_util as _autograph_util
+
+# Makes the part of the key of a function's trace that does not come from the arguments.
+from tensorflow.python.eager.polymorphic_function import function_context as _function_context
+
 # Tells whether a kind of operation has side effects. A function's graph names only the kinds.
 from tensorflow.python.framework import op_def_registry as _kinds_of_operations
 from tensorflow.python.framework import random_seed as _random_seed
@@ -76,8 +79,7 @@ INITIALIZE_STRATEGY = Replaceable(_StrategyBase, "__init__")
 GET_SEED = Replaceable(_random_seed, "get_seed")
 CROSS_DEVICE_OPS_OF_MIRRORED = Replaceable(_MirroredExtended, "_get_cross_device_ops")
 CROSS_DEVICE_OPS = Replaceable(CollectiveAllReduceExtended, "_get_cross_device_ops")
-LOOKUP_TRACE = Replaceable(_FunctionCache, "lookup")
-ADD_TRACE = Replaceable(_FunctionCache, "add")
+MAKE_FUNCTION_CONTEXT = Replaceable(_function_context, "make_function_context")
 
 # The classes of tf.data's steps, by name: TensorFlow exports none of them.
 
@@ -213,6 +215,19 @@ table_as_tensors = methodcaller("_serialize_to_tensors")
 def run_after(operation: tf.Operation, other: tf.Operation) -> None:
     """Make an operation of a graph wait for another."""
     operation._add_control_input(other)
+
+
+def converted_from(function: Any) -> Any:
+    """Return a `tf.function`'s Python function, with the control flow that AutoGraph makes of it.
+
+    Return any other function as it is.
+    """
+    if not hasattr(function, "python_function"):
+        return function
+    if not function._autograph:
+        return function.python_function
+    options = function._experimental_autograph_options
+    return _autograph_util.py_func_from_autograph(function.python_function, options)
 
 
 def can_ask_at_call(graph: Any) -> bool:

@@ -146,6 +146,8 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
         if trains_as_keras(model) and not (is_built or model.run_eagerly or _has_own_builds(model)):
             _try(model, _all_as_a_step, batch())
         return
+    if not trains_as_keras(model):
+        return  # the step's own layers and variables are not known yet
     # A callback may have changed the model's calls of layers.
     if model.optimizer.built or not _lacks_layers(model) or _try(model, _call, batch()):
         _build_optimizer(model)

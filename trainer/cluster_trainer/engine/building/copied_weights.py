@@ -8,20 +8,21 @@ load weights after that, for example in `on_epoch_begin`.
 import logging
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
-_copying: WeakSet[Any] = WeakSet()  # optimizers that hold copies and have taken no step
+# Optimizers that hold copies and have taken no step, with the variables for which they were built.
+_copying: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 
 def note(optimizer: Any, weights: Sequence[Any]) -> None:
     """Note whether an optimizer that was just built holds copies of weights."""
     if any(_is_copy(one, weights) for one in optimizer.variables):
-        _copying.add(optimizer)
+        _copying[optimizer] = [*weights]
 
 
 def _is_copy(variable: Any, weights: Sequence[Any]) -> bool:
@@ -34,21 +35,24 @@ def _is_copy(variable: Any, weights: Sequence[Any]) -> bool:
 
 
 def renew(model: Any) -> None:
-    """Let an optimizer begin with the weights that the model has before the first step.
+    """Let a model's optimizers begin with the weights that it has before the first step."""
+    for optimizer in keras_names.optimizers_of(model) if _copying else ():
+        if weights := _copying.pop(optimizer, None):
+            _renew(model, optimizer, weights)
+
+
+def _renew(model: Any, optimizer: Any, weights: Sequence[Any]) -> None:
+    """Let an optimizer begin with the present weights.
 
     Another optimizer of the same settings, built now, shows the values to begin with.
     """
-    optimizer = model.optimizer
-    if optimizer not in _copying:
-        return
-    _copying.discard(optimizer)
     counter = keras_names.step_counter(getattr(optimizer, "inner_optimizer", optimizer))
     if tf.convert_to_tensor(counter.value) > 0:
         return
     try:
         with model.distribute_strategy.scope():
             another = type(optimizer).from_config(optimizer.get_config())
-            another.build(model.trainable_variables)
+            another.build(weights)
             for one, given in zip(optimizer.variables, another.variables, strict=True):
                 one.assign(given.value)
     except Exception as error:  # noqa: BLE001  a user's own optimizer

@@ -16,6 +16,7 @@ by the share, because on one device each batch counts once.
 """
 
 import logging
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -24,7 +25,7 @@ import tensorflow as tf
 from keras import metrics, ops
 
 from cluster_trainer.collectives.replicas import summed
-from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas import example_axis, step_context
 from cluster_trainer.private import keras_names
 
 log = logging.getLogger("trainer")
@@ -116,12 +117,15 @@ def _is_of_share(values: Any, part: step_context.Share) -> bool:
 def is_of_each(value: Any) -> bool:
     """Tell whether a tensor has a row for each example of the share.
 
-    If the share's size is unknown when a step is traced, then so is the tensor's.
+    If the share's size is unknown when a step is traced, then so is the tensor's. So is that of the
+    examples which a mask keeps.
     """
     part = step_context.current()
     if part is None or not isinstance(value, tf.Tensor) or not value.shape.rank:
         return False
     if not part.rows:  # nothing was cut, for example in a loop over numbers of episodes
+        return False
+    if example_axis.is_reduced(value):
         return False
     size = value.shape[0]
     return size is None or (size > 0 and size in part.rows)
@@ -144,14 +148,42 @@ def gradient_of_batch(
 ) -> Any:
     """Return gradients like TensorFlow; for variables, the gradients of the whole batch's sum."""
     targets = tf.nest.flatten(target)
-    if output_gradients is None and _are_variables(sources) and any(map(is_of_each, targets)):
-        if _share().is_of_loop and any(is_of_each(one) and one.shape[0] for one in targets):
-            _warn_of_losses_like_rows()
+    if output_gradients is None and _are_variables(sources):
+        _warn_of_vectors(targets)
         output_gradients = [
             _as_of_batch(tf.ones_like(one)) if is_of_each(one) else tf.ones_like(one)
             for one in targets
         ]
     return _gradient(self, target, sources, output_gradients, unconnected_gradients)
+
+
+def _warn_of_vectors(targets: Sequence[Any]) -> None:
+    """Warn of vectors in a script's own loop whose values may, or may not, belong to examples.
+
+    In a `fit`, the comparison of the first batch shows it.
+    """
+    part = _share()
+    if not part.is_of_loop or not part.rows:
+        return
+    for one in targets:
+        if not isinstance(one, tf.Tensor) or not one.shape.rank or example_axis.is_reduced(one):
+            continue
+        if is_of_each(one) and one.shape[0]:
+            _warn_of_losses_like_rows()
+        elif not is_of_each(one):
+            _warn_of_losses_unlike_rows()
+
+
+@cache
+def _warn_of_losses_unlike_rows() -> None:
+    """Warn once that losses of another number than the share's rows count as means."""
+    log.warning(
+        "A loop over `share` takes the gradient of a vector with more or fewer losses than its "
+        "share has rows. Each counts as a mean over the batch. If they are losses of examples "
+        "instead, such as those that a mask keeps or those of all tokens, the gradient is that of "
+        "one device divided by the number of workers: sum them by one of keras.losses with "
+        "reduction='sum', and give it the mask as sample_weight."
+    )
 
 
 @cache

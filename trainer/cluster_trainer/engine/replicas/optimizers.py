@@ -28,6 +28,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import local_devices, process_ring
 from cluster_trainer.collectives.merge_refusals import outside_branches
 from cluster_trainer.collectives.replicas import Gradient, begin_sums, count, gathered
+from cluster_trainer.engine.building import copied_weights
 from cluster_trainer.engine.replicas import sparse, step_context
 from cluster_trainer.engine.waits import SUMS
 from cluster_trainer.private import at_call, keras_names, tensorflow_names
@@ -390,9 +391,9 @@ def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
     """
     if new := [one.path for one in keras_names.unknown_to(optimizer, variables)]:
         raise ValueError(
-            f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Layers "
-            "have to be made trainable before `compile`: in a strategy's scope Keras builds an "
-            "optimizer before callbacks can do so."
+            f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Make "
+            "layers trainable before `compile`, and give an optimizer all its variables at once: "
+            "`optimizer.build(variables)`."
         )
 
 
@@ -424,6 +425,7 @@ def _build(optimizer: Any, trainable_variables: Sequence[Any]) -> None:
     def of_all(strategy: tf.distribute.Strategy, variables: Sequence[Any]) -> None:
         with tf.init_scope(), strategy.scope():
             optimizer.build(variables)
+            copied_weights.note(optimizer, variables)
 
     context = tf.distribute.get_replica_context()
     with outside_branches("training (an optimizer's variables)"):

@@ -114,6 +114,16 @@ class Share:
         return self.prepare is not None
 
     @property
+    def kind(self) -> Hashable:
+        """What decides how a script's own function is traced in this step.
+
+        In the body of a loop, shares of many sizes may get the same trace.
+        """
+        rows = bool(self.rows) if self.is_of_loop else self.rows
+        is_cut = self.given_is_whole is False
+        return self.is_of_loop, rows, is_cut, self.is_own_step, self.scalars_differ
+
+    @property
     def has_examples(self) -> tf.Tensor:
         """Whether the share has examples of its own, and not only a borrowed one, bool []."""
         return self.weight > 0
@@ -243,11 +253,6 @@ def outside() -> Iterator[None]:
 def is_shared() -> bool:
     """Tell whether a step of several replicas is being computed here."""
     return current() is not None
-
-
-def is_in_loop() -> bool:
-    """Tell whether the body of a script's own loop runs here, and not a call of Keras's in it."""
-    return bool(_of_thread.loops)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""Keeps the traces that a script's functions have in the bodies of loops apart from all others.
+"""Keeps the traces that a script's functions have in steps of several replicas apart from others.
 
-A function that was traced before a loop, for example by an evaluation, has no sums over the workers
-and no weight of a share. So TensorFlow traces it again when it is first called in the body of a
-loop. Outside of loops, a function's trace of a body is preferred if there is one.
+A function that is traced in such a step may sum over the replicas and multiply by a share's weight.
+One that was traced elsewhere, for example by an evaluation before a `fit`, does neither. The kind
+of step also decides what a trace contains. So TensorFlow gets the kind as a part of the key by
+which it finds a function's traces.
 """
 
 from collections.abc import Callable
@@ -11,27 +12,14 @@ from typing import Any
 
 from cluster_trainer.engine.replicas import step_context
 
-IN_LOOP = "in the body of a loop over `share`"
 
+def keyed_by_step(make_context: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for the function that makes the key of a trace from its surroundings."""
 
-def finding(look_up: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for TensorFlow's look-up of a function's trace."""
+    @wraps(make_context)
+    def make_keyed(scope_type: Any = None) -> Any:
+        context = make_context(scope_type)
+        share = step_context.current()
+        return context._replace(scope_type=(scope_type, share.kind)) if share else context
 
-    @wraps(look_up)
-    def find(self: Any, function_type: Any, context: Any = None) -> Any:
-        found = look_up(self, function_type, (IN_LOOP, context))
-        if found is None and not step_context.is_in_loop():
-            found = look_up(self, function_type, context)
-        return found
-
-    return find
-
-
-def adding(add: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement for TensorFlow's addition of a trace to a function's traces."""
-
-    @wraps(add)
-    def add_apart(self: Any, trace: Any, context: Any = None) -> None:
-        add(self, trace, (IN_LOOP, context) if step_context.is_in_loop() else context)
-
-    return add_apart
+    return make_keyed
