@@ -32,6 +32,7 @@ from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
     batch_norm,
     losses,
+    metric_results,
     of_model,
     optimizers,
     random_layers,
@@ -107,6 +108,7 @@ def _replace_in_steps() -> None:
     for assign in tensorflow_names.ASSIGNMENTS:
         assign.wrap(untracked.noting)
     Replaceable(keras.metrics.Mean, "update_state").put(losses.update_mean)
+    Replaceable(keras.Metric, "__init__").wrap(metric_results.seeing_to_the_class)
     keras_names.COMPUTE_MOMENTS_SYNC.put_if(batch_norm.moments_of_all, is_shared)
     keras_names.MOMENTS.put_if(batch_norm.moments_of_layer, is_shared)
     Replaceable(keras.random.SeedGenerator, "next").put(random_layers.next_apart)

@@ -9,10 +9,12 @@ With several replicas, a vector has these numbers, in this order:
 4. the logs that have a row for each example, row by row.
 """
 
+import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -24,12 +26,13 @@ from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.batch_shares import rows_known, without_rows
 from cluster_trainer.engine.data.same_data import refuse_lengths
 from cluster_trainer.engine.functions import function_of
-from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas import metric_results, metric_totals, statistics, step_context
 from cluster_trainer.private import tensorflow_names
 
 Logs = dict[str, Any]
 ALMOST_ALL = 0.999
 ROUNDING = 1e-6
+log = logging.getLogger("trainer")
 
 
 class StepLogs(dict[str, Any]):
@@ -63,11 +66,16 @@ class Noted(NamedTuple):
         own: the step's own logs.
         rows: the logs that have a row for each example.
         size: how many numbers come before `rows`.
+        compared: the names of logs that have the name of one of the model's metrics, and may be its
+            result.
+        results: the logs that are known to be results of other metrics, by name.
     """
 
     own: tuple[Entry, ...] = ()
     rows: tuple[Entry, ...] = ()
     size: int = 0
+    compared: tuple[str, ...] = ()
+    results: Mapping[str, metric_results.Result] = MappingProxyType({})
 
 
 class Layout(NamedTuple):
@@ -91,12 +99,13 @@ class PackedLogs:
         self._model, self._step, self._name = model, step, name
         self._strategy = model.distribute_strategy
         self._is_one = Replicas.of(self._strategy).total == 1
+        self._can_trace_results = True
         self.noted = Noted()
         self.forget_traces()
 
     def forget_traces(self) -> None:
         """Discard the traces of the function that sums vectors."""
-        is_eager = self._model.run_eagerly
+        is_eager = self._model.run_eagerly or not self._can_trace_results
         self._results: Any = self._reduced if is_eager else function_of(self._reduced)
 
     def of_one(self, logs: Any) -> tf.Tensor:
@@ -111,10 +120,9 @@ class PackedLogs:
         rows = tuple(Entry(name, one.shape[1:], one.dtype) for name, one in of_rows.items())
         self.noted = Noted(_entries(flat), rows)
         self._refuse_unknown()
-        results = _flat_logs(self._model.get_metrics_result())
-        are_results = [
-            _is_equal(one, results[name]) for name, one in flat.items() if name in results
-        ]
+        results = self._results_of_step()
+        self._note_results(flat, results)
+        are_results = [_is_equal(flat[name], results[name]) for name in self.noted.compared]
         sizes = sum(entry.shape.num_elements() for entry in self.noted.own)
         self.noted = self.noted._replace(size=1 + sizes + len(are_results))
         # A replica's result for a borrowed example may be NaN.
@@ -127,6 +135,39 @@ class PackedLogs:
         ]
         packed_rows = [tf.reshape(tf.concat(by_row, 1), [-1])] if by_row else []
         return tf.concat([exact[tf.newaxis], weighted, *packed_rows], 0)
+
+    def _results_of_step(self) -> Logs:
+        """Return the results of the model's metrics in a replica's step.
+
+        Return none if one cannot be traced, for example because it computes with NumPy. On one
+        device, Keras asks for it only outside of the step.
+        """
+        if not self._can_trace_results:
+            return {}
+        try:
+            return _flat_logs(self._model.get_metrics_result())
+        except Exception:
+            if tf.executing_eagerly():
+                raise
+            self._can_trace_results = False
+            self.forget_traces()
+            return {}
+
+    def _note_results(self, flat: Logs, results: Logs) -> None:
+        """Note which logs are results of metrics; warn of logs that are computed from some."""
+        found = {name: metric_results.of(one) for name, one in flat.items()}
+        others = {
+            name: one
+            for name, one in found.items()
+            if one and (name not in results or one != metric_results.of(results[name]))
+        }
+        if others != self.noted.results:
+            self.forget_traces()
+        compared = tuple(name for name in flat if name in results and name not in others)
+        self.noted = self.noted._replace(compared=compared, results=others)
+        for name in flat.keys() - others.keys() - {*compared}:
+            if metrics := metric_results.computed_from(flat[name]):
+                _warn_of_derived(name, ", ".join(metrics))
 
     def _refuse_unknown(self) -> None:
         """Refuse logs of unknown shape, which replicas cannot add up.
@@ -189,7 +230,9 @@ class PackedLogs:
         if examples is not None:
             last, counts = _with_examples(last, replicas, examples), replicas.total
         width = sum(one.shape.num_elements() for one in self.noted.rows)
-        results, flat = self._results(last, Layout(counts, self.noted.size, width))
+        layout = Layout(counts, self.noted.size, width)
+        results, of_others, totals, flat = self._results(last, layout)
+        metric_totals.note(self._model, self._summable(), totals)
         places = [counts, counts + self.noted.size]
         examples_of_all, own, of_rows = np.split(np.asarray(flat), places)
         counts_of_workers = [*map(int, examples_of_all[:: replicas.local])]
@@ -197,26 +240,35 @@ class PackedLogs:
         own = own[1:] / own[0]  # the weights add up to 1 except for rounding
         logs = StepLogs(_own(self.noted.own, own))
         # The mean of the replicas' results may differ from the result over all replicas.
-        names = [name for name in logs if name in results]
+        logs.update(zip(self.noted.results, of_others, strict=True))
         are_results = own[sum(one.shape.num_elements() for one in self.noted.own) :] > ALMOST_ALL
-        for name, is_result in zip(names, are_results, strict=True):
+        for name, is_result in zip(self.noted.compared, are_results, strict=True):
             if is_result:
                 logs[name] = results[name]
         logs.of_metrics = results
         logs.update(_rows(self.noted.rows, of_rows))
         return logs
 
-    def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> tuple[Logs, tf.Tensor]:
-        """Return the metrics of all replicas together, and the sums of their vectors."""
+    def _reduced(
+        self, last: tuple[tf.Tensor, ...], layout: Layout
+    ) -> tuple[Logs, list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
+        """Return the metrics of all replicas together, and the sums of their vectors.
+
+        Returns:
+            the results of the model's metrics, the values of `Noted.results`, the sums of the
+            metrics' variables, and those of the vectors.
+        """
         given = tensorflow_names.for_each_replica(last)
         results = self._strategy.run(partial(self._on_replica, layout=layout), args=(given,))
-        first: tuple[Logs, tf.Tensor] = tf.nest.map_structure(
+        first: tuple[Logs, list[tf.Tensor], list[tf.Tensor], tf.Tensor] = tf.nest.map_structure(
             lambda value: self._strategy.experimental_local_results(value)[0], results
         )
         return first
 
-    def _on_replica(self, own: tf.Tensor, layout: Layout) -> tuple[Logs, tf.Tensor]:
-        summable = [one for one in statistics.of_metrics(self._model) if one.aggregation == "sum"]
+    def _on_replica(
+        self, own: tf.Tensor, layout: Layout
+    ) -> tuple[Logs, list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
+        summable = self._summable()
         copies = [step_context.own(one) for one in summable]
         # As float64, integers stay exact, and can be summed on the same device as the others.
         values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
@@ -230,7 +282,17 @@ class PackedLogs:
         with keras.StatelessScope(state_mapping=mapping):
             # A metric may return one of its variables, whose total is known in this scope only.
             results = _flat_logs(self._model.get_metrics_result())
-        return results, tf.concat([own_total, of_rows], 0)
+            others = metric_results.values(self.noted.results.values())
+            of_others = [*map(tf.convert_to_tensor, others)]
+        totals = [total for _, total in mapping]
+        return results, of_others, totals, tf.concat([own_total, of_rows], 0)
+
+    def _summable(self) -> list[Any]:
+        """Return the variables of metrics whose sum over replicas is that of one device."""
+        metrics = [one.metric for one in self.noted.results.values()]
+        others = [variable for metric in metrics for variable in metric.variables]
+        found = {id(one): one for one in (*statistics.of_metrics(self._model), *others)}
+        return [one for one in found.values() if one.aggregation == "sum"]
 
     def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a replica's vector without its rows, and the rows of all replicas, float64 [n]."""
@@ -240,6 +302,17 @@ class PackedLogs:
         rows = tf.reshape(own[begin:], [-1, layout.width])
         mine = rows[: tf.where(own[layout.counts] > 0, tf.shape(rows)[0], 0)]
         return own[:begin], tf.reshape(gathered(mine, f"{self._name} (logs)"), [-1])
+
+
+@cache
+def _warn_of_derived(name: str, metrics: str) -> None:
+    """Warn once of a log that a step computes from results of metrics."""
+    log.warning(
+        "The step computes its log %r from the result of %s. Each replica does so with the result "
+        "of its own shares, and the log is the mean of these values. Return the result itself, or "
+        "compute it in the `result` of a metric of your own.",
+        *(name, metrics),
+    )
 
 
 def _with_examples(

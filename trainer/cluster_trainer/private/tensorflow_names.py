@@ -4,10 +4,14 @@ Public names are not here: other modules import `tensorflow`.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import wraps
 from operator import attrgetter, methodcaller
 from typing import Any
 
 import tensorflow as tf
+
+# Convert a function as `tf.function` does.
+from tensorflow.python.autograph.core import ag_ctx as _ag_ctx
 from tensorflow.python.data.ops.dataset_ops import _VariantDataset
 
 # Turn a batch into tensors, so that an iterator can yield it again.
@@ -40,8 +44,6 @@ from tensorflow.python.distribute.distribute_utils import regroup as _regroup
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended as _MirroredExtended
 from tensorflow.python.distribute.values import DistributedVariable, PerReplicaSpec
 from tensorflow.python.eager import context as _context
-
-# Converts a function as `tf.function` does.
 from tensorflow.python.eager.polymorphic_function import autograph_util as _autograph_util
 
 # Makes the part of the key of a function's trace that does not come from the arguments.
@@ -227,7 +229,14 @@ def converted_from(function: Any) -> Any:
     if not function._autograph:
         return function.python_function
     options = function._experimental_autograph_options
-    return _autograph_util.py_func_from_autograph(function.python_function, options)
+    convert = _autograph_util.py_func_from_autograph(function.python_function, options)
+
+    @wraps(function.python_function)
+    def converted(*arguments: Any, **keywords: Any) -> Any:
+        with _ag_ctx.ControlStatusCtx(_ag_ctx.Status.ENABLED, options):
+            return convert(*arguments, **keywords)
+
+    return converted
 
 
 def can_ask_at_call(graph: Any) -> bool:

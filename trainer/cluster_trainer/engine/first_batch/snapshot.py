@@ -11,6 +11,7 @@ from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.building.unbuilt import of_layers
 from cluster_trainer.engine.functions import nodes_within
+from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.replicas.state import queues
 from cluster_trainer.engine.replicas.step_context import tensorflow_variable
@@ -110,15 +111,12 @@ def _not_own(model: Any) -> list[Any]:
     A step does not assign these itself, but it may assign a learning rate.
     """
     found = [*global_seed()]
-    metrics = [*model.metrics]  # a script's own `metrics` may omit some
     for layer in keras_names.layers_within(model):
-        metrics += keras_names.own_metrics(layer)
-        metrics += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
         found += [one.state for one in keras_names.seed_generators(layer)]
     for optimizer in keras_names.optimizers_of(model):
         rate = keras_names.rate_variable(optimizer)
         found += [one for one in optimizer.variables if one is not rate]
-    return found + [variable for one in metrics for variable in one.variables]
+    return found + statistics.of_metrics(model)
 
 
 def copies_of(variables: Iterable[Any]) -> list[Variable]:

@@ -20,12 +20,16 @@ class OfModel:
         is_alike: whether the workers were given the same values for a user's own loop.
         was_alike: whether the workers had the same values at any moment until now.
         functions: functions by name, each with the `id`s of the variables that it computes with.
+        totals: the metrics' variables, with their sums over all replicas after the last steps.
+        left: the metrics' variables that have these sums on each worker; see metric_totals.py.
     """
 
     has_automatic_jit: bool = False
     is_alike: bool = False
     was_alike: bool = False
     functions: dict[str, tuple[list[int], Callable[[], Any]]] = field(default_factory=dict)
+    totals: list[tuple[Any, Any]] = field(default_factory=list)
+    left: list[Any] = field(default_factory=list)
 
     def function(
         self, name: str, variables: Sequence[Any], make: Callable[[], Callable[[], Any]]

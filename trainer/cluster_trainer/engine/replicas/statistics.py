@@ -117,8 +117,13 @@ def of_share(model: keras.Model) -> list[Any]:
 
 
 def of_metrics(model: keras.Model) -> list[Any]:
-    """Return the variables of all of a model's metrics."""
-    return [variable for metric in model.metrics for variable in metric.variables]
+    """Return the variables of all metrics in a model, also of those that `model.metrics` omits."""
+    found = [*model.metrics]
+    for layer in keras_names.layers_within(model):
+        found += keras_names.own_metrics(layer)
+        found += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
+    metrics = {id(one): one for one in found}.values()
+    return [variable for metric in metrics for variable in metric.variables]
 
 
 def note_changes(model: keras.Model) -> None:

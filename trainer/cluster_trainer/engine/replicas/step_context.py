@@ -58,6 +58,7 @@ class Share:
         problems: the reasons why a worker cannot take the step by itself.
         prepare: is called in the body of a script's own loop before an optimizer applies gradients,
             with the optimizer and its variables; None: this is one of the engine's steps.
+        results: the values that metrics have returned in the step, by `id`; see metric_results.py.
         graph: the graph in which the step was begun; None: it runs eagerly.
     """
 
@@ -81,6 +82,7 @@ class Share:
     optimizers: dict[int, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     prepare: Callable[[Any, Sequence[Any]], None] | None = None
+    results: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     graph: Any = field(default_factory=at_call.graph_here)
 
     @property
