@@ -26,6 +26,24 @@ WARNED = 1
 PIECE = 1 << 20
 
 
+class _Member(tarfile.TarInfo):
+    """A member of an archive that must end with its end mark.
+
+    For `tarfile`, an archive that was cut off between two members is complete.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """Return the member with this header.
+
+        Raises:
+            ReadError: the archive was cut off.
+        """
+        if len(buf) != tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("the archive was cut off")
+        return super().frombuf(buf, encoding, errors)
+
+
 def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ()) -> str:
     """Copy a worker's folder and its output to this machine; return an error message, or "".
 
@@ -41,7 +59,8 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
     with tempfile.TemporaryFile() as errors:  # a pipe could be full before anybody reads it
         process = machine.start(command, output=subprocess.PIPE, errors=errors.fileno())
         try:
-            with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
+            source = cast("IO[bytes]", process.stdout)
+            with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
                 for member in tar:
                     if _save(tar, member, machine.service, kept.folder):
                         saved.add(str(PurePosixPath(member.name)))
@@ -53,7 +72,9 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
         process.communicate()
         errors.seek(0)
         said = last_line(errors.read().decode(errors="replace"))
-    if problem or process.returncode > WARNED:
+    if process.returncode < 0 and not problem:
+        said = f"ssh was ended by signal {-process.returncode}"
+    if problem or process.returncode not in (0, WARNED):
         return f"{machine.name}: the results could not be fetched: {problem}{said}"
     if not_saved:
         complain(f"{machine.name}: {not_saved} links or special files were not fetched")
