@@ -52,15 +52,17 @@ def answer_of(
 
     Args:
         process: it has pipes for its output and its errors.
-        seconds: its time limit, after which it is killed and counts as failed; None: no limit.
+        seconds: its time limit, after which it is killed and counts as failed, with the output so
+            far; None: no limit.
     """
     line: Any = process.args
     try:
         out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
         end(process)
+        so_far = (error.output or b"").decode(errors="replace")
         late = f"no answer within {seconds:g} s"
-        return subprocess.CompletedProcess(line, NO_ANSWER, "", late)
+        return subprocess.CompletedProcess(line, NO_ANSWER, so_far, late)
     except BaseException:
         end(process)
         raise
