@@ -40,9 +40,18 @@ def interrupt() -> None:
     with _one_at_a_time:
         _is_interrupted = True
         for process in [*_started]:
-            if process.poll() is None:
-                with suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and those that it has started, such as the ssh of `docker --host ssh://…`.
+
+    It does nothing if the process's end is known.
+    """
+    if process.returncode is None:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
 
 def answer_of(
@@ -71,8 +80,8 @@ def answer_of(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process. Processes that it has started may keep its pipes open; nobody reads them."""
-    process.kill()
+    """Kill a process. Those in other sessions may keep its pipes open; nobody reads them."""
+    kill(process)
     for pipe in (process.stdout, process.stderr):
         if pipe:
             pipe.close()

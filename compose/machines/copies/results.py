@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import IO, cast
 
+from local_cluster import processes
 from local_cluster.messages import complain, say
 from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
@@ -67,7 +68,7 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
                     else:
                         not_saved += 1
         except (tarfile.TarError, OSError) as error:
-            process.kill()
+            processes.kill(process)
             problem = f"{error}: "
         process.communicate()
         errors.seek(0)
