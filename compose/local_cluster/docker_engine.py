@@ -24,6 +24,8 @@ WORKER = (
 FIELDS = 6
 """The number of the template's fields for a worker."""
 TENSORBOARD = "tensorboard"
+DEFAULT_CONTEXT = "default"
+"""Docker's name of the engine that DOCKER_HOST selects, or of the local one."""
 BY_NETWORK = ("tcp://", "ssh://", "http://", "https://")
 
 
@@ -142,7 +144,8 @@ def refuse_elsewhere(image: str, folder: Path) -> None:
     Raises:
         EndError: it is on another machine, by DOCKER_HOST or by Docker's context.
     """
-    where = ask("context", "inspect", "--format", "{{.Endpoints.docker.Host}}").stdout.strip()
+    asked = ask("context", "inspect", "--format", "{{.Name}} {{.Endpoints.docker.Host}}")
+    context, _, where = asked.stdout.strip().partition(" ")
     if not where.startswith(BY_NETWORK):
         return
     # An engine in a container beside this one may have the same folders.
@@ -154,7 +157,8 @@ def refuse_elsewhere(image: str, folder: Path) -> None:
         "an engine that has this machine's folders. `make up HOSTS=` trains on other machines"
     )
     received = f'received "{where}", which cannot mount {folder} ({made.stderr.strip()})'
-    raise EndError(EXIT_CONFIGURATION, f"DOCKER_HOST: {received}; accepted: {accepted}.")
+    setting = "DOCKER_HOST" if context == DEFAULT_CONTEXT else f"the Docker context {context}"
+    raise EndError(EXIT_CONFIGURATION, f"{setting}: {received}; accepted: {accepted}.")
 
 
 def has_nvidia() -> bool:

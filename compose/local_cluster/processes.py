@@ -40,9 +40,18 @@ def interrupt() -> None:
     with _one_at_a_time:
         _is_interrupted = True
         for process in [*_started]:
-            if process.poll() is None:
-                with suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
+            kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and those that it has started, such as the ssh of `docker --host ssh://…`.
+
+    It does nothing if the process's end is known.
+    """
+    if process.returncode is None:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
 
 def answer_of(
@@ -52,15 +61,17 @@ def answer_of(
 
     Args:
         process: it has pipes for its output and its errors.
-        seconds: its time limit, after which it is killed and counts as failed; None: no limit.
+        seconds: its time limit, after which it is killed and counts as failed, with the output so
+            far; None: no limit.
     """
     line: Any = process.args
     try:
         out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
         end(process)
+        so_far = (error.output or b"").decode(errors="replace")
         late = f"no answer within {seconds:g} s"
-        return subprocess.CompletedProcess(line, NO_ANSWER, "", late)
+        return subprocess.CompletedProcess(line, NO_ANSWER, so_far, late)
     except BaseException:
         end(process)
         raise
@@ -69,8 +80,8 @@ def answer_of(
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process. Processes that it has started may keep its pipes open; nobody reads them."""
-    process.kill()
+    """Kill a process. Those in other sessions may keep its pipes open; nobody reads them."""
+    kill(process)
     for pipe in (process.stdout, process.stderr):
         if pipe:
             pipe.close()

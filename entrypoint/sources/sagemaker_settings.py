@@ -87,16 +87,17 @@ def data(environ: Environ) -> Mapping[str, Value]:
     """
     if not is_here(environ):
         return {}
-    channels = _with_prefix(environ, CHANNEL_PREFIX) or _configured_channels(environ)
+    given = _with_prefix(environ, CHANNEL_PREFIX).items()
+    channels = {name.lower(): value for name, value in given} or _configured_channels(environ)
     candidates = channels if len(channels) == 1 else TRAINING_CHANNELS
     name = next((name for name in candidates if name in channels), None)
     return {} if name is None else {"TRAINER_DATA_DIR": channels[name]}
 
 
 def _with_prefix(environ: Environ, prefix: str) -> dict[str, Value]:
-    """Return the variables with this prefix; keys are the rest of the names, in lower case."""
+    """Return the variables with this prefix; keys are the rest of the names."""
     return {
-        name.removeprefix(prefix).lower(): Value(value.text, name)
+        name.removeprefix(prefix): Value(value.text, name)
         for name, value in environ.values.items()
         if name.startswith(prefix)
     }
@@ -125,25 +126,39 @@ def hyperparameters(environ: Environ) -> Mapping[str, Value]:
     single = _with_prefix(environ, HYPERPARAMETER_PREFIX)
     text = environ.get("SM_HPS")
     path = path_of(environ, HYPERPARAMETERS)
+    together: dict[str, Value] = {}
     if text is not None:
-        found = {**_texts("SM_HPS", parse_value(environ.label("SM_HPS"), text)), **single}
-    elif single or not may_exist(path):
-        found = single
-    else:
-        found = _texts(str(path), read_object(path))
-    ours = {name: value for name, value in found.items() if _is_a_setting(name, value.text)}
-    raise_any(_spelled_twice(ours))
-    return {variable_of(name): value for name, value in ours.items()}
+        together = _texts("SM_HPS", parse_value(environ.label("SM_HPS"), text))
+    elif not single and may_exist(path):
+        together = _texts(str(path), read_object(path))
+    for source in (together, single):
+        raise_any(_spelled_twice(_settings(source)))
+    # SageMaker sets SM_HP_EPOCHS for Epochs: the two names differ, and are one spelling
+    overridden = {variable_of(name) for name in single}
+    rest = {name: value for name, value in together.items() if variable_of(name) not in overridden}
+    return {variable_of(name): value for name, value in _settings({**rest, **single}).items()}
+
+
+def _settings(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the hyper-parameters that are meant for the trainer."""
+    return {name: value for name, value in values.items() if _is_a_setting(name, value.text)}
 
 
 def _spelled_twice(values: Mapping[str, Value]) -> Iterator[Problem]:
-    """Yield a problem for two names of one variable, such as learning-rate and learning_rate."""
+    """Yield a problem for two names of one variable, such as learning-rate and learning_rate.
+
+    Args:
+        values: the hyper-parameters of one source, by their names there.
+    """
     first: dict[str, str] = {}
     for name, value in values.items():
         other = first.setdefault(variable_of(name), name)
         if other != name:
-            received = f"{values[other].text} and {value.text}"
-            yield Problem(f"{value.source} {other} and {name}", received, "one of the two")
+            before = values[other]
+            is_document = before.source == value.source
+            names = f"{other} and {name}" if is_document else f"and {value.source}"
+            received = f"{before.text} and {value.text}"
+            yield Problem(f"{before.source} {names}", received, "one of the two")
 
 
 def _texts(source: str, values: Mapping[str, object]) -> dict[str, Value]:

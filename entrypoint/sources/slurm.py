@@ -30,7 +30,7 @@ FIRST_PORT = 8888
 
 def find(environ: Environ, default_port: int) -> Resolution | None:
     """Return the cluster of the step's tasks; None for a batch script without srun."""
-    if not any(environ.given(name) for name in OF_A_STEP):
+    if not any(environ.given(name) for name in OF_A_STEP) and not _is_task_of_srun(environ):
         return None
     advice = "Pass it to the container, or set CLUSTER_SOURCE=none to train alone."
     raise_any(
@@ -55,6 +55,18 @@ def find(environ: Environ, default_port: int) -> Resolution | None:
     raise_any(_other_distribution(environ, *places[rank]))
     task, job = Task(WORKER, rank), _job(environ)
     return Resolution("SLURM_STEP_NODELIST", spec, task, own_port=own_port, job=job)
+
+
+def _is_task_of_srun(environ: Environ) -> bool:
+    """Whether this is a task of srun, by its number. A batch script has the number 0, too.
+
+    Slurm's own steps, such as a batch script, are named, or numbered from 0xfffffff0 (slurm.h).
+    These numbers are longer than those that are parsed.
+    """
+    rank, step = (
+        parse_whole_number(environ.get(name) or "") for name in ("SLURM_PROCID", "SLURM_STEP_ID")
+    )
+    return rank is not None and (rank > 0 or step is not None)
 
 
 def _job(environ: Environ) -> str:

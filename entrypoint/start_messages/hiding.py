@@ -9,16 +9,26 @@ from collections.abc import Iterable
 from entrypoint.errors import HIDDEN, is_secret
 from entrypoint.strict_json import StrictJSONError, not_shown, parse_object
 
-NAMED = re.compile(r"(?<![\w-])(?:[\w-]+=|-[\w-]+\s)")
-"""The name before a value: `--api-key=…`, `API_KEY=…` as `env` takes it, or `--api-key …` within a
-script of `sh -c`."""
+NAMED = re.compile(
+    r"""(?<![\w.-])
+    (?: [\w.-]+ [\\"'\]]* \s* (?: = | : | <- )   # API_KEY=…, "api_key": …, key = … or key <- …
+      | -[\w.-]+ [\\"']* [\s,]                   # --api-key … within a script, or a JSON list
+    ) \s*""",
+    re.VERBOSE,
+)
+"""The name before a value within a word of a command."""
+IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
+"""The password in an address, such as postgresql://ana:…@host."""
+HEADER = "AUTHORIZATION"
+"""The HTTP header that holds a secret, besides names such as X-Api-Key."""
 
 
 def shown_value(name: str, text: str) -> str:
     """Return a variable's value as an explanation shows it."""
     if text and is_secret(name):
         return HIDDEN
-    return _without_job(text) if name == "CLUSTER_SPEC" else text
+    shown = _without_job(text) if name == "CLUSTER_SPEC" else text
+    return IN_ADDRESS.sub(rf"\1{HIDDEN}", shown)
 
 
 def _without_job(text: str) -> str:
@@ -35,15 +45,22 @@ def shown_command(words: Iterable[str]) -> list[str]:
     shown: list[str] = []
     is_value = False
     for word in words:
-        is_hidden = is_value and not word.startswith("-")
+        is_hidden = is_value and not word.startswith("--")
         shown.append(HIDDEN if is_hidden else _without_secret(word))
-        is_value = word.startswith("-") and "=" not in word and is_secret(word)
+        is_value = _names_secret(word) and (
+            word.endswith(":") or (word.startswith("-") and "=" not in word)
+        )
     return shown
 
 
 def _without_secret(word: str) -> str:
-    """Return a word, or only its part before the first value with a secret's name."""
+    """Return a word without passwords, cut off after the first name of a secret."""
+    word = IN_ADDRESS.sub(rf"\1{HIDDEN}", word)
     for name in NAMED.finditer(word):
-        if is_secret(name[0]):
+        if name.end() < len(word) and _names_secret(name[0]):
             return f"{word[: name.end()]}{HIDDEN}"
     return word
+
+
+def _names_secret(text: str) -> bool:
+    return is_secret(text) or HEADER in text.upper()

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from local_cluster import docker_engine
@@ -38,15 +39,23 @@ class OneContainer:
         os.execvp(run[0], run)
 
 
-def read(environ: Mapping[str, str], given: GivenVariables) -> OneContainer:
+def read(environ: Mapping[str, str], given: GivenVariables, *folders: Path) -> OneContainer:
     """Read the image and the user from the variables.
 
+    Args:
+        environ: the variables.
+        given: the variables that were read before, with their problems.
+        folders: the folders of this machine that the container mounts.
+
     Raises:
-        EndError: a setting is wrong, or there is no such image.
+        EndError: a setting is wrong, there is no such image, or the engine is on another machine,
+            without the folders.
     """
     user = given.user()
     given.raise_problems()
     mounts.refuse(environ)
     image = environ.get("IMAGE") or DEFAULT_IMAGE
     docker_engine.refuse_missing(image)
+    for folder in folders:
+        docker_engine.refuse_elsewhere(image, folder)
     return OneContainer(image, user)

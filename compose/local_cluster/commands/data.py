@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 from local_cluster import docker_engine
@@ -46,24 +48,33 @@ def sample(environ: Mapping[str, str], names: Sequence[str]) -> NoReturn:
     count = environ.get("SAMPLE_PICTURES") or PICTURES_OF_EACH
     command = ["/data_sample.py", "--pictures", count, *names]
     program = ROOT / "scripts/data_sample.py"
-    mounts = (f"{PICTURES}:/pictures:ro", f"{program}:{command[0]}:ro")
-    options = [part for mount in mounts for part in ("--volume", mount)]
-    _become(environ, command, names, *options)
+    _become(environ, command, names, {PICTURES: "/pictures", program: command[0]})
 
 
 def _become(
-    environ: Mapping[str, str], program: Sequence[str], names: Sequence[str], *options: str
+    environ: Mapping[str, str],
+    program: Sequence[str],
+    names: Sequence[str],
+    mounted: Mapping[Path, str] = MappingProxyType({}),
 ) -> NoReturn:
-    """Replace this process with `docker run`, which receives Ctrl-C and sets the exit code."""
+    """Replace this process with `docker run`, which receives Ctrl-C and sets the exit code.
+
+    Args:
+        environ: the variables.
+        program: the arguments of Python in the container.
+        names: the names of the sets.
+        mounted: other files and folders of this machine -> their places in the container.
+    """
     if not all(names) or not names:
         raise EndError(EXIT_CONFIGURATION, NO_NAME)
     given = GivenVariables(environ)
     folder = given.folder("DATA_DIR")
-    one = container.read(environ, given)
+    one = container.read(environ, given, *([Path(folder)] if folder else []), *mounted)
     place = folder or _volume(project(environ))
     proxies = [part for name in PROXIES if environ.get(name) for part in ("--env", name)]
-    mounted = ["--volume", f"{place}:/data", *options]
-    one.become([*OPTIONS, *proxies, *mounted], ["python", *program])
+    volumes = [f"{place}:/data", *(f"{here}:{there}:ro" for here, there in mounted.items())]
+    options = [part for volume in volumes for part in ("--volume", volume)]
+    one.become([*OPTIONS, *proxies, *options], ["python", *program])
 
 
 def _volume(cluster: str) -> str:

@@ -31,7 +31,8 @@ def report(environ: Mapping[str, str]) -> NoReturn:
     Raises:
         EndError: a setting is wrong, or the run, the image or the packages are missing.
     """
-    one, runs = container.read(environ, GivenVariables(environ)), runs_folder(environ)
+    runs = runs_folder(environ)
+    one = container.read(environ, GivenVariables(environ), runs)
     names = _names(runs, environ.get("RUN_NAME", ""))
     if not PACKAGES.is_dir():
         accepted = f"packages in {PACKAGES}; `scripts/build.sh report` fetches them"

@@ -29,7 +29,8 @@ def tensorboard(environ: Mapping[str, str]) -> NoReturn:
     """
     given = GivenVariables(environ)
     port = given.matching("TENSORBOARD_PORT", "[1-9][0-9]{0,4}", DEFAULT_PORT, A_PORT)
-    one, runs = container.read(environ, given), runs_folder(environ)
+    runs = runs_folder(environ)
+    one = container.read(environ, given, runs)
     if not runs.is_dir():
         message = f'RUNS_DIR: received "{runs}"; accepted: an existing folder.'
         raise EndError(EXIT_CONFIGURATION, message)

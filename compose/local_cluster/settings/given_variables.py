@@ -18,6 +18,7 @@ DEFAULT_IMAGE = "cluster-trainer:cpu"
 LATEST = "latest"
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 HOST_NETWORK_WORKERS = 2
+QUOTES = "'\""
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,24 @@ def runs_folder(environ: Mapping[str, str]) -> Path:
 
 
 def overlays_of(environ: Mapping[str, str]) -> list[str]:
-    """Return the additional compose files, as given. A shell's quotes may be around a path."""
+    """Return the additional compose files, as given.
+
+    A shell's quotes may be around a path. A quote may also be part of a path, so the existing files
+    decide between the readings.
+    """
     text = environ.get("OVERLAYS", "")
+    words, quoted = text.split(), _without_quotes(text)
+    for files in (words, quoted, [text]):
+        if all(os.path.isfile(file) for file in files):  # noqa: PTH113 -- of any length
+            return files
+    return quoted if any(word[0] in QUOTES for word in words) else words
+
+
+def _without_quotes(text: str) -> list[str]:
+    """Return the words of a text as a shell reads them."""
     try:
         return shlex.split(text)
-    except ValueError:  # an apostrophe in a path
+    except ValueError:  # a single quote
         return text.split()
 
 

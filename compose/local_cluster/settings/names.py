@@ -67,6 +67,9 @@ OF_TOOLS = re.compile(
     r"|PYTHON|SHELL|PATH|HOME|TMPDIR|(https?|no)_proxy|(HTTPS?|NO)_PROXY"
 )
 """Variables that make, Docker, pip and the build scripts read."""
+MAY_BE_SECRET = re.compile("CLUSTER_TOKEN|PREEMPTION_URL|PIP_.*")
+"""Variables that are a secret, or an address that may contain one."""
+HIDDEN = "***"
 
 
 NO_HOSTS = (
@@ -137,9 +140,9 @@ def _short() -> set[str]:
 
 
 def taken_from(shell: Mapping[str, str], goals: Iterable[str], given: Iterable[str]) -> list[str]:
-    """Return the shell's variables that targets take, as NAME=value.
+    """Return the shell's variables that targets take, as NAME=value, without secrets' values.
 
-    Names with a prefix are left out: no other program has them. IMAGE and RUN_NAME are left out,
+    TRAINER_ variables are left out: no other program has them. IMAGE and RUN_NAME are left out,
     too: make sets them itself, and `up` prints them.
 
     Args:
@@ -147,8 +150,9 @@ def taken_from(shell: Mapping[str, str], goals: Iterable[str], given: Iterable[s
         goals: the targets.
         given: the names on make's command line.
     """
-    plain = {*OWN, *SHORT, *_short()} - {"IMAGE", "NAME", *given}
-    return [f"{n}={shell[n]}" for n in sorted(plain & _taken_by(goals, given)) if shell.get(n)]
+    taken = _taken_by(goals, given) - {"IMAGE", "NAME", "RUN_NAME", *given}
+    found = [n for n in sorted(taken) if shell.get(n) and not n.startswith(PREFIX)]
+    return [f"{n}={HIDDEN if MAY_BE_SECRET.fullmatch(n) else shell[n]}" for n in found]
 
 
 def _taken_by(goals: Iterable[str], given: Iterable[str]) -> frozenset[str]:

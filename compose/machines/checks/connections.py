@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import IO, cast
 
+from local_cluster import processes
 from machines.checks.facts import Facts
 from machines.checks.own import Own
 from machines.machine import Machine, address_of, at_once, last_line
@@ -139,7 +140,7 @@ class _Try:
         return list(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        late = Timer(MOST_SECONDS, self.process.kill)
+        late = Timer(MOST_SECONDS, processes.kill, [self.process])
         late.start()
         for line in cast("IO[bytes]", self.process.stdout):
             text = line.decode(errors="replace").strip()

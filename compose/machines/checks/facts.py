@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import time
 from dataclasses import dataclass
 
 from local_cluster.docker_engine import PROJECT
+from local_cluster.processes import NO_ANSWER
 from machines.hosts_setting import FOLDER
 from machines.image import Image
 from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
 
-BEGIN = "begin=1\n"
+BEGIN, END, ASKS = "begin=1\n", "end=1\n", "asks"
+SECONDS = 60.0
 PROBE = """
 echo begin=1
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
 echo "cores=$(nproc 2>/dev/null)"
+echo "asks=the folder of data="
 d={folder}; case $d in "~/"*) d="$HOME/${{d#"~/"}}";; esac; echo "dir=$d"
 [ -z {data} ] || [ -d {data} ] || echo "no_data=1"
 [ -z {data} ] || (cd -P {data} && echo "real_data=$PWD")
+echo "asks=the folder for runs"
 (cd -P "$HOME" && echo "real_home=$PWD")
 while [ ! -e "$d" ]; do d=$(dirname "$d"); done
 (cd -P "$d" && echo "real_dir=$PWD")
 [ -w "$d" ] || echo "not_writable=$d"
 echo "free=$(df -Pk "$d" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 4)"
+echo "asks=Docker"
 if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); then
     echo "docker=$docker_version"
     root=$(docker info --format '{{{{.DockerRootDir}}}}')
@@ -40,7 +46,9 @@ else
 fi
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
     sed -n 's/^ *[0-9]*: [0-9A-F]*:\\([0-9A-F]*\\) [0-9A-F:]* 0A .*/listens=\\1/p'
-nvidia-smi --query-gpu=index,driver_version --format=csv,noheader 2>/dev/null | sed 's/^/gpu=/'
+echo "asks=the GPUs"
+[ -z {gpus} ] || nvidia-smi --query-gpu=index,driver_version --format=csv,noheader 2>/dev/null |
+    sed 's/^/gpu=/'
 echo "end=1"
 """
 
@@ -54,12 +62,14 @@ class Facts:
         told: the values of its answer, by name.
         error: the reason why there is no answer; "": there is one.
         clock: the minimum number of seconds by which its clock is ahead of this machine's.
+        logged_in: whether SSH could log in.
     """
 
     machine: Machine
     told: dict[str, list[str]]
     error: str = ""
     clock: float = 0.0
+    logged_in: bool = True
 
     def one(self, name: str) -> str:
         """Return the first value of a name, or "" if there is none."""
@@ -95,6 +105,7 @@ def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
         project=shlex.quote(f"{PROJECT}={project}"),
         container=shlex.quote(container_of(machine, project)),
         start=shlex.quote(start),
+        gpus=shlex.quote("1" if image.for_gpus or machine.host.gpus else ""),
         of_start=shlex.quote(f"{START}={start}"),
     )
 
@@ -109,10 +120,10 @@ def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
         start: the project's last start, whose workers the machine lists; "": it is unknown.
     """
     begin = time.time()
-    ended = machine.ask(probe(machine, image, project, start))
+    ended = machine.ask(probe(machine, image, project, start), SECONDS)
     end = time.time()
-    if ended.returncode == SSH_FAILED or "end=1" not in ended.stdout:
-        return Facts(machine, {}, last_line(ended.stderr))
+    if ended.returncode == SSH_FAILED or END not in ended.stdout:
+        return _without_answer(machine, ended)
     told: dict[str, list[str]] = {"container": [container_of(machine, project)]}
     printed, _, answer = ended.stdout.partition(BEGIN)
     if printed.strip():
@@ -121,6 +132,16 @@ def ask(machine: Machine, image: Image, project: str, start: str) -> Facts:
         name, _, value = line.partition("=")
         told.setdefault(name, []).append(value)
     return Facts(machine, told, clock=_ahead(int(told["time"][0]), begin, end))
+
+
+def _without_answer(machine: Machine, ended: subprocess.CompletedProcess[str]) -> Facts:
+    """Return the reason why a machine did not answer all questions."""
+    printed, begin, answer = ended.stdout.partition(BEGIN)
+    asked = [line.partition("=")[2] for line in answer.splitlines() if line.startswith(f"{ASKS}=")]
+    about = f" to the question about {asked[-1]}" if asked and ended.returncode == NO_ANSWER else ""
+    logged_in = bool(begin) or ended.returncode not in (SSH_FAILED, NO_ANSWER)
+    reason = last_line(ended.stderr if ended.stderr.strip() else printed)
+    return Facts(machine, {}, f"{reason}{about}", logged_in=logged_in)
 
 
 def _ahead(there: int, begin: float, end: float) -> float:

@@ -28,11 +28,7 @@ def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
         own: the workers that this start replaces.
     """
     if facts.error:
-        by_hand = f"ssh {' '.join(facts.machine.host.ssh)}"
-        yield (
-            f"SSH cannot log in: {facts.error.rstrip('.')}. Try `{by_hand}`: it has to work "
-            "without a password, and with a host key that you have accepted."
-        )
+        yield _of_answer(facts)
         return
     if not facts.one("docker"):
         yield f"Docker does not answer there: {last_line(facts.one('docker_error'))}"
@@ -51,6 +47,18 @@ def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
     yield from _of_folder(facts)
     yield from _of_port(facts, own)
     yield from _of_containers(facts, own)
+
+
+def _of_answer(facts: Facts) -> str:
+    """Return the sentence about a machine that did not answer."""
+    error = facts.error.rstrip(".")
+    if facts.logged_in:
+        return f"its checks did not end: {error}"
+    by_hand = f"ssh {' '.join(facts.machine.host.ssh)}"
+    return (
+        f"SSH cannot log in: {error}. Try `{by_hand}`: it has to work without a password, and with "
+        "a host key that you have accepted."
+    )
 
 
 def _of_docker(facts: Facts) -> Iterator[str]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import IO, cast
 
+from local_cluster import processes
 from local_cluster.messages import complain, say
 from local_cluster.run.folder import LOG
 from local_cluster.shared_folder import SharedFolder
@@ -24,6 +25,24 @@ from machines.machine import RUN, Machine, container_of, last_line
 WARNED = 1
 """The exit code of `tar` if a file changed while it was read."""
 PIECE = 1 << 20
+
+
+class _Member(tarfile.TarInfo):
+    """A member of an archive that must end with its end mark.
+
+    For `tarfile`, an archive that was cut off between two members is complete.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """Return the member with this header.
+
+        Raises:
+            ReadError: the archive was cut off.
+        """
+        if len(buf) != tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("the archive was cut off")
+        return super().frombuf(buf, encoding, errors)
 
 
 def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ()) -> str:
@@ -41,19 +60,22 @@ def fetch(machine: Machine, there: str, kept: Kept, without: Sequence[str] = ())
     with tempfile.TemporaryFile() as errors:  # a pipe could be full before anybody reads it
         process = machine.start(command, output=subprocess.PIPE, errors=errors.fileno())
         try:
-            with tarfile.open(fileobj=cast("IO[bytes]", process.stdout), mode="r|") as tar:
+            source = cast("IO[bytes]", process.stdout)
+            with tarfile.open(fileobj=source, mode="r|", tarinfo=_Member) as tar:
                 for member in tar:
                     if _save(tar, member, machine.service, kept.folder):
                         saved.add(str(PurePosixPath(member.name)))
                     else:
                         not_saved += 1
         except (tarfile.TarError, OSError) as error:
-            process.kill()
+            processes.kill(process)
             problem = f"{error}: "
         process.communicate()
         errors.seek(0)
         said = last_line(errors.read().decode(errors="replace"))
-    if problem or process.returncode > WARNED:
+    if process.returncode < 0 and not problem:
+        said = f"ssh was ended by signal {-process.returncode}"
+    if problem or process.returncode not in (0, WARNED):
         return f"{machine.name}: the results could not be fetched: {problem}{said}"
     if not_saved:
         complain(f"{machine.name}: {not_saved} links or special files were not fetched")

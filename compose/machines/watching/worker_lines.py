@@ -12,13 +12,17 @@ from machines.watching.worker_states import end
 
 AGAIN_SECONDS = 2.0
 LAST_TRIES = 3
+MOST_KEPT = 10_000
+"""The number of lines whose times are kept."""
 
 
 class LineFollower:
     """Shows a worker's lines, in a thread, until the last one or until it is closed.
 
-    Docker gives each line a time. After a reconnection, lines that were already shown are skipped,
-    up to the first newer one. Later ones are shown even if the machine's clock is set back.
+    Docker gives each line a time, by which lines that were already shown are skipped after a
+    reconnection. Once one of them has come again, all others are new, even if the machine's clock
+    was set back. Before that, older lines are skipped, too: only the times of the last ones are
+    kept.
 
     Args:
         machine: the worker's machine.
@@ -33,7 +37,9 @@ class LineFollower:
         self._machine, self._container, self._tail = machine, shlex.quote(container), tail
         self._lines = WorkerLines(machine.service, None, screen, is_chief=machine.index == 0)
         self._seen: dict[bool, bytes] = {}
-        self._skipped_to: dict[bool, bytes] = {}
+        self._shown: dict[tuple[bool, bytes], None] = {}
+        # per stream, after a reconnection: whether a line that was shown has come again
+        self._coming_again: dict[bool, bool] = {}
         self._lock = Lock()
         self._is_last, self._is_over = Event(), Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,7 +79,7 @@ class LineFollower:
 
     def reconnected(self) -> str:
         """Return the command of the next connection, and skip the lines that were shown before."""
-        self._skipped_to = dict(self._seen)
+        self._coming_again = dict.fromkeys(self._seen, False)
         since = min(self._seen.values(), default=b"").decode()
         if since:
             chosen = f"--since {since}"
@@ -86,9 +92,25 @@ class LineFollower:
         time, space, text = line.partition(b" ")
         if not space or not time[:4].isdigit():  # a message of SSH or Docker
             return
-        if time <= self._skipped_to.get(is_error, b""):
-            return
-        self._skipped_to.pop(is_error, None)
-        self._seen[is_error] = time
         with self._lock:
-            self._lines.take(text, is_error=is_error)
+            if not self._was_shown(time, is_error=is_error):
+                self._keep(time, is_error=is_error)
+                self._lines.take(text, is_error=is_error)
+
+    def _was_shown(self, time: bytes, *, is_error: bool) -> bool:
+        """Tell whether the line with this time was shown before the last reconnection."""
+        if is_error not in self._coming_again:
+            return False
+        if (is_error, time) in self._shown:
+            self._coming_again[is_error] = True
+            return True
+        if not self._coming_again[is_error] and time < self._seen[is_error]:
+            return True
+        del self._coming_again[is_error]
+        return False
+
+    def _keep(self, time: bytes, *, is_error: bool) -> None:
+        self._seen[is_error] = time
+        self._shown[is_error, time] = None
+        if len(self._shown) > MOST_KEPT:
+            del self._shown[next(iter(self._shown))]

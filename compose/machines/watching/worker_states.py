@@ -10,6 +10,7 @@ from enum import Enum
 from threading import Event, Thread
 from typing import IO, Callable, cast
 
+from local_cluster import processes
 from machines.machine import Machine, last_line
 
 AGAIN_SECONDS = 2.0
@@ -129,4 +130,4 @@ def end(process: subprocess.Popen[bytes] | None) -> None:
         cast("IO[bytes]", process.stdin).close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(1)
-    process.kill()
+    processes.kill(process)

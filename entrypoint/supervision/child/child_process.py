@@ -113,12 +113,14 @@ class ChildProcess:
         With a terminal, the child stays in the session and gets the foreground, so that Ctrl-C
         reaches the child and not this process. Otherwise it leads a session, so that all its
         processes can be found. With `adopts`, orphans that this process has adopted count as the
-        child's.
+        child's. Those that are here already are killed with the child, but not waited for: the
+        kernel may hold one for ever, such as an nvidia-smi on a broken GPU.
         """
         self._terminal, self._adopts, self.ignores = terminal, adopts, ignores
         self.status: int | None = None
         self.on_end: Callable[[int], None] = lambda _: None
         self.oom_kills = OomKills()
+        self._older = {(one.pid, one.started) for one in living_processes()} if adopts else set()
         self.pid = os.fork()
         if self.pid == 0:
             os._exit(_run(run, terminal=terminal, ignores=ignores))
@@ -166,13 +168,16 @@ class ChildProcess:
         collect_ended()
 
     def _kill_left(self) -> bool:
-        """Kill the processes that the child has started; return whether there were any."""
+        """Kill the processes that the child has started; return whether there were any.
+
+        Orphans that are older than the child are killed, too, but do not count.
+        """
         killed = False
         for process in living_processes():
             if process.pid != self.pid and self._has_started(process):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(process.pid, signal.SIGKILL)
-                    killed = True
+                    killed |= (process.pid, process.started) not in self._older
         return killed
 
     def _has_started(self, process: LivingProcess) -> bool:

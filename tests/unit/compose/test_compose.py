@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from local_cluster import compose
+from local_cluster.messages import EndError
 from local_cluster.settings.settings import read
 
 NOW = datetime(2026, 11, 22)  # noqa: DTZ001  local time
@@ -54,6 +55,34 @@ def test_overlays_of_a_run_are_found_again_whatever_their_path(tmp_path, monkeyp
     first = read({"OVERLAYS": f'"{name}"'}, NOW)
     assert first.overlays == (str(place / name),)
     assert read({"OVERLAYS": compose.settled(first)["OVERLAYS"]}, NOW).overlays == first.overlays
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["o'brien/a.yaml o'brien/b.yaml", '"o\'brien/a.yaml" "o\'brien/b.yaml"'],
+)
+def test_overlays_may_have_apostrophes(tmp_path, monkeypatch, text):
+    """Earlier versions recorded paths without quotes."""
+    (tmp_path / "o'brien").mkdir()
+    monkeypatch.chdir(tmp_path)
+    files = [tmp_path / f"o'brien/{name}.yaml" for name in "ab"]
+    for file in files:
+        file.touch()
+    assert read({"OVERLAYS": text}, NOW).overlays == tuple(map(str, files))
+
+
+def test_one_overlay_with_a_space_needs_no_quotes(tmp_path, monkeypatch):
+    """A file .env takes them for its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b.yaml").touch()
+    assert read({"OVERLAYS": "a b.yaml"}, NOW).overlays == (str(tmp_path / "a b.yaml"),)
+
+
+def test_a_refusal_of_overlays_shows_them_as_they_were_given():
+    with pytest.raises(EndError) as caught:
+        read({"OVERLAYS": "/o'brien/a.yaml /o'brien/b.yaml"}, NOW)
+    shown = [sentence.partition(";")[0] for sentence in caught.value.sentences]
+    assert shown == [f'OVERLAYS: received "/o\'brien/{name}.yaml"' for name in "ab"]
 
 
 def test_each_worker_has_an_address():

@@ -60,3 +60,17 @@ def test_the_engine_is_asked_about_one_project_alone(docker, tmp_path):
     docker(f'echo "$@" > {tmp_path}/asked')
     assert docker_engine.Project("mine").running() == []
     assert "label=com.docker.compose.project=mine" in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"), [("default", "DOCKER_HOST"), ("prod", "the Docker context prod")]
+)
+def test_an_engine_elsewhere_is_refused_by_what_has_chosen_it(docker, tmp_path, name, setting):
+    docker(
+        f'case "$1" in context) echo {name} ssh://ana@m1;; '
+        'create) echo "no such path" >&2; exit 1;; esac'
+    )
+    with pytest.raises(EndError) as caught:
+        docker_engine.refuse_elsewhere("a:b", tmp_path)
+    (sentence,) = caught.value.sentences
+    assert sentence.startswith(f'{setting}: received "ssh://ana@m1", which cannot mount {tmp_path}')

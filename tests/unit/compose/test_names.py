@@ -126,6 +126,25 @@ def test_variables_of_the_shell_that_a_target_takes_are_said(goals, given, said)
     assert names.taken_from(of_make | own, goals, given) == said
 
 
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("up-local", ["COMPOSE_PROJECT_NAME=p", "LOG_FORMAT=json", "METRICS_PORT=9090"]),
+        ("resume", ["COMPOSE_PROJECT_NAME=p", "LOG_FORMAT=json", "METRICS_PORT=9090"]),
+        ("data", []),
+    ],
+)
+def test_variables_of_the_entrypoint_and_of_the_cluster_are_said(goal, said):
+    """Other programs have these names, too."""
+    shell = {"LOG_FORMAT": "json", "METRICS_PORT": "9090", "COMPOSE_PROJECT_NAME": "p"}
+    assert names.taken_from(shell, [goal], []) == said
+
+
+def test_secrets_of_the_shell_are_said_by_their_names_alone():
+    shell = dict.fromkeys(("CLUSTER_TOKEN", "PIP_INDEX_URL", "PREEMPTION_URL"), "http://a:b@c")
+    assert names.taken_from(shell, ["up"], []) == [f"{name}=***" for name in shell]
+
+
 @pytest.mark.parametrize(("goal", "is_said"), [("up-local", True), ("status", False)])
 def test_make_says_what_the_shell_adds_before_it_starts_something(capsysbinary, goal, is_said):
     assert names.check_names({}, {"SEED": "7"}, [goal], []) == 0

@@ -3,7 +3,12 @@
 import subprocess
 import time
 
+import pytest
+
+from local_cluster import processes
 from local_cluster.processes import NO_ANSWER, answer_of
+
+PARENT = ["sh", "-c", "sleep 60 & echo $!; wait"]
 
 
 def test_a_limit_holds_though_a_grandchild_keeps_the_pipes_open():
@@ -14,3 +19,29 @@ def test_a_limit_holds_though_a_grandchild_keeps_the_pipes_open():
     assert time.monotonic() - began < 10
     assert answer.returncode == NO_ANSWER
     assert "0.5 s" in answer.stderr
+
+
+@pytest.fixture
+def started():
+    """Start a program that has a child; return its process and the child's number."""
+    process = processes.start(PARENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    yield process, int(process.stdout.readline())
+    processes.kill(process)
+
+
+def is_alive(pid):
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def test_a_limit_ends_what_the_program_has_started(started):
+    """`docker --host ssh://…` starts an ssh, which waits for a lost machine for minutes."""
+    process, child = started
+    assert is_alive(child)
+    assert answer_of(process, 0.2).returncode == NO_ANSWER
+    deadline = time.monotonic() + 10
+    while is_alive(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -201,14 +201,14 @@ def test_an_engine_without_this_machines_folders_is_refused_before_anything_chan
     up, tmp_path, where
 ):
     docker = tmp_path / "docker"
-    elsewhere = f'context) echo {where};; create) echo "no such path" >&2; exit 1;;'
+    elsewhere = f'context) echo default {where};; create) echo "no such path" >&2; exit 1;;'
     was = docker.read_text()
     docker.write_text(was.replace('case "$1" in', f'case "$1" in {elsewhere}'))
     done = up()
     assert done.returncode == 78, done
     assert f'DOCKER_HOST: received "{where}"' in done.stderr
     assert [*(tmp_path / "runs").iterdir()] == []
-    docker.write_text(was.replace('case "$1" in', f'case "$1" in context) echo {where};;'))
+    docker.write_text(was.replace('case "$1" in', f'case "$1" in context) echo default {where};;'))
     assert up().returncode == 0  # it has them
 
 

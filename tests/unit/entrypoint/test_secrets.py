@@ -11,7 +11,7 @@ import pytest
 from entrypoint.errors import render
 from entrypoint.settings.environ import Environ, read_environ
 from entrypoint.sources import sagemaker, with_contract_settings
-from entrypoint.start_messages.hiding import shown_command
+from entrypoint.start_messages.hiding import shown_command, shown_value
 from harness.contracts import refusal
 
 pytestmark = pytest.mark.slow
@@ -130,3 +130,44 @@ def test_a_secret_within_a_word_of_the_command_is_hidden(script: str) -> None:
     assert before == ["sh", "-c"]
     assert SECRET not in shown
     assert script.startswith(shown.removesuffix("***"))
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--config", '{"api_key": "S", "a": 1}'], ["--config", '{"api_key": ***']),
+        (["--config", '{\\"api_key\\": \\"S\\"}'], ["--config", '{\\"api_key\\": ***']),
+        (['["--api-key", "S"]'], ['["--api-key", ***']),
+        (["api_key: S"], ["api_key: ***"]),
+        (["api_key:S"], ["api_key:***"]),
+        (["api_key:", "S"], ["api_key:", "***"]),
+        (["+wandb.api_key=S"], ["+wandb.api_key=***"]),
+        (["-c", "login(key = 'S')"], ["-c", "login(key = ***"]),
+        (["-c", "os.environ['API_KEY'] = 'S'"], ["-c", "os.environ['API_KEY'] = ***"]),
+        (["-e", "key <- 'S'"], ["-e", "key <- ***"]),
+        (["-c", "train '--api-key' S"], ["-c", "train '--api-key' ***"]),
+        (["-H", "X-Api-Key: S"], ["-H", "X-Api-Key: ***"]),
+        (["-H", "Authorization: Bearer S"], ["-H", "Authorization: ***"]),
+        (["--api-key", "-S"], ["--api-key", "***"]),
+        (["--use-key", "--epochs", "3"], ["--use-key", "--epochs", "3"]),
+        (["https://ana:S@host/x"], ["https://ana:***@host/x"]),
+        (["--db=postgresql://ana:S@host/x"], ["--db=postgresql://ana:***@host/x"]),
+        (["x://ana:S@host --api-key S"], ["x://ana:***@host --api-key ***"]),
+        (["https://host:80/x"], ["https://host:80/x"]),
+        (["lambda: 1", "a=b", "x: 1", "--lr", "1"], ["lambda: 1", "a=b", "x: 1", "--lr", "1"]),
+    ],
+)
+def test_a_secret_of_the_command_is_hidden_in_all_its_forms(
+    words: list[str], shown: list[str]
+) -> None:
+    assert shown_command(words) == shown
+
+
+def test_a_password_in_an_address_is_hidden_whatever_its_variable() -> None:
+    assert shown_value("TRAINER_DATABASE", f"x://ana:{SECRET}@host") == "x://ana:***@host"
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("part", ["a", "a.", " ", "--a ", '"', "key", "://a:", "-", "a:"])
+def test_a_long_word_takes_no_long_time(part: str) -> None:
+    shown_command([part * 100_000])

@@ -40,17 +40,19 @@ class Gpu:
 def ask_nvidia_smi(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     """Return what nvidia-smi prints; "" if it is missing, fails, or takes over 20 s."""
     try:
-        return subprocess.run(  # noqa: S603  fixed arguments
+        child = subprocess.Popen(  # noqa: S603  fixed arguments
             ["nvidia-smi", *arguments],  # noqa: S607  where the container runtime has put it
             env=dict(environ),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        output, _ = child.communicate(timeout=SECONDS)
+    except OSError:
         return ""
+    except subprocess.TimeoutExpired:
+        child.kill()  # without a wait: a broken GPU may hold it in the kernel for ever
+        return ""
+    return "" if child.returncode else output.decode(errors="replace")
 
 
 def parse_gpus(text: str) -> list[Gpu]:

@@ -82,6 +82,36 @@ def test_two_spellings_of_a_hyperparameter_are_refused(tmp_path: Path) -> None:
     assert problem.received == "0.1 and 0.2"
 
 
+@pytest.mark.parametrize("name", ["Epochs", "learningRate", "learning-rate", "L2", "a.B"])
+def test_a_hyperparameter_in_both_of_sagemakers_forms_is_one_spelling(
+    tmp_path: Path, name: str
+) -> None:
+    """SageMaker sets SM_HPS with the name as given, and SM_HP_ with the name in capitals."""
+    texts = {"SM_HPS": json.dumps({name: "5"}), f"SM_HP_{name.upper()}": "5"}
+    found = read(tmp_path, **HOSTS, **texts)
+    assert found.problems == ()
+    assert [value for one, value in shown(found).items() if one not in FOLDERS] == [
+        ("5", f"SM_HP_{name.upper()}")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        ({"SM_HPS": '{"a-b": 1, "a_b": 2}', "SM_HP_A_B": "3"}, "SM_HPS a-b and a_b"),
+        (
+            {"SM_HPS": '{"a-b": 3}', "SM_HP_A-B": "1", "SM_HP_a_B": "2"},
+            "SM_HP_A-B and SM_HP_a_B",
+        ),
+    ],
+)
+def test_two_spellings_in_one_source_are_refused_whatever_the_other_says(
+    tmp_path: Path, texts: dict[str, str], names: str
+) -> None:
+    (problem,) = read(tmp_path, **HOSTS, **texts).problems
+    assert (problem.name, problem.received) == (names, "1 and 2")
+
+
 def test_a_container_of_sagemakers_has_its_folders(tmp_path: Path) -> None:
     write_config(tmp_path, resourceconfig=RESOURCES)
     found = read(tmp_path)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrypoint.sources.formats.slurm_lists import MOST, SlurmListError, expand_nodes, expand_tasks
-from entrypoint.sources.slurm import find
+from entrypoint.sources.slurm import OF_A_STEP, find
 from harness.contracts import check_any, refusal, view
 
 THREE = {
@@ -128,6 +128,30 @@ def test_worker_port_is_the_first_if_it_is_given() -> None:
 def test_a_script_that_srun_has_not_started_is_no_step() -> None:
     batch = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_NTASKS": "3"}
     assert find(view(**batch, SLURM_PROCID="0"), 2222) is None
+
+
+@pytest.mark.parametrize("procid", [{"SLURM_PROCID": "0"}, {}])
+@pytest.mark.parametrize("step", ["batch", "interactive", "extern", "4294967291", "4294967290"])
+def test_the_steps_of_a_batch_script_and_of_salloc_are_no_step_of_srun(
+    step: str, procid: dict[str, str]
+) -> None:
+    """Slurm numbers its own steps from 0xfffffff0: the batch script, salloc's shell and others."""
+    batch = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_ID": step}
+    assert find(view(**batch, **procid), 2222) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"SLURM_PROCID": "1"},
+        {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0"},
+        {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "n[1-2]"},
+    ],
+)
+def test_a_task_without_its_steps_lists_is_refused(given: dict[str, str]) -> None:
+    """Recipes of other frameworks pass the job's lists instead of the step's."""
+    problems = refusal(find, view(**given, SLURM_JOB_ID="7"))
+    assert [problem.name for problem in problems] == [*OF_A_STEP]
 
 
 @pytest.mark.parametrize("missing", THREE)

@@ -1,7 +1,12 @@
 """The output of nvidia-smi is parsed."""
 
+import os
+import signal
+import subprocess
+
 import pytest
 
+from cluster_trainer.selftest import gpus
 from cluster_trainer.selftest.gpus import Gpu, ask_nvidia_smi, count_files, parse_direct, parse_gpus
 
 FOUR = """\
@@ -67,3 +72,14 @@ def test_a_program_that_is_missing_or_fails_says_nothing(tmp_path, script):
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho x\n{script}\n")
         (tmp_path / "nvidia-smi").chmod(0o755)
     assert ask_nvidia_smi(["-L"], {"PATH": str(tmp_path)}) == ""
+
+
+def test_does_not_wait_for_what_cannot_be_killed(tmp_path, monkeypatch):
+    """A broken GPU may hold nvidia-smi in the kernel, where no signal ends it."""
+    program, pid = tmp_path / "nvidia-smi", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {pid}\nexec /bin/sleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(gpus, "SECONDS", 3.0)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)
+    assert ask_nvidia_smi([], {"PATH": str(tmp_path)}) == ""
+    os.kill(int(pid.read_text()), signal.SIGKILL)  # it is still there

@@ -156,6 +156,31 @@ def test_nothing_is_set_aside_if_the_results_could_not_be_fetched(tmp_path, ther
     assert not (home.folder.path / "earlier").exists()
 
 
+@pytest.mark.parametrize("size", [512, 700, 5 * 512])
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_copy_that_was_cut_off_is_not_a_complete_one(tmp_path, there, home, size, code):
+    """Python takes an end between two files for the end of the archive."""
+    for index in range(5):
+        (there / f"{index}.txt").write_text("x")
+    fetched(there, home)
+    program = f'#!/bin/sh\n/bin/tar "$@" | head -c {size}\nexit {code}\n'
+    (tmp_path / "programs/tar").write_text(program)
+    (tmp_path / "programs/tar").chmod(0o755)
+    assert "could not be fetched" in results.fetch(MACHINE, str(there.parent), home)
+    assert len(_contents(home.folder.path / "worker-0")) == 7
+    assert not (home.folder.path / "earlier").exists()
+
+
+def test_a_copy_whose_ssh_is_killed_is_not_a_complete_one(tmp_path, there, home):
+    fetched(there, home)
+    (tmp_path / "programs/ssh").write_text(
+        f"#!/bin/sh\ntar -c -f - -C {there.parent} worker-0\nkill -KILL $$\n"
+    )
+    (tmp_path / "programs/ssh").chmod(0o755)
+    said = results.fetch(MACHINE, str(there.parent), home)
+    assert said.endswith("the results could not be fetched: ssh was ended by signal 9")
+
+
 def test_a_link_here_is_set_aside_and_not_followed(tmp_path, there, home):
     fetched(there, home)
     (tmp_path / "mine").mkdir()

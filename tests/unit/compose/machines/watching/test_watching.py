@@ -5,6 +5,7 @@ import pytest
 from local_cluster.run.lines import ScreenOptions
 from machines.hosts_setting import Host
 from machines.machine import Machine
+from machines.watching import worker_lines
 from machines.watching.worker_lines import LineFollower
 from machines.watching.worker_states import Seen, Status, parse
 
@@ -44,3 +45,23 @@ def test_lines_that_were_shown_before_the_connection_was_lost_are_not_shown_agai
 
 def test_a_clock_that_is_set_back_hides_no_line(capsysbinary):
     assert followed(capsysbinary, "8923", "34") == ["8", "9", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("connections", "shown"),
+    [
+        (("5", "534"), "534"),  # set back while the connection was lost
+        (("5", "534", "5347"), "5347"),
+        (("793", "7934"), "7934"),  # set back before: Docker begins with the first later line
+        (("79", "24", "9"), "79"),  # another clock, without the line that was the last
+    ],
+)
+def test_a_clock_that_is_set_back_is_no_matter_after_a_reconnection(
+    capsysbinary, connections, shown
+):
+    assert "".join(followed(capsysbinary, *connections)) == shown
+
+
+def test_lines_that_were_shown_long_ago_are_not_shown_again(capsysbinary, monkeypatch):
+    monkeypatch.setattr(worker_lines, "MOST_KEPT", 2)
+    assert followed(capsysbinary, "1234", "12345") == [*"12345"]
