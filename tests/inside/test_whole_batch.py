@@ -21,7 +21,7 @@ ON_DEVICES = [
     "centred_by_the_first_batch",
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.
-NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum"]
+NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum", "looked_at_before"]
 # TensorFlow cannot sum in a branch of a step, or in a function that the step calls.
 IN_BRANCHES = {
     "reset_in_a_condition": "training (gradients)",

@@ -6,10 +6,13 @@ the values.
 
 import json
 import sys
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+from cluster_trainer import mean
 
 random = np.random.default_rng(0)
 # The last batch has one example, so that one of two replicas has none.
@@ -657,8 +660,127 @@ def looked_at_before():
     }
 
 
+class AsksMetrics(OwnStep):
+    """Returns results of metrics under other names; `metrics` omits one of them."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.error = keras.metrics.MeanAbsoluteError(name="of_another_name")
+        self.omitted = keras.metrics.MeanAbsoluteError()
+        self.seen = keras.metrics.Mean()
+
+    @property
+    def metrics(self):
+        return [self.error, self.seen]
+
+    def train_step(self, data):
+        x, y, *_ = data  # `train_on_batch` has weights, too
+        super().train_step((x, y))
+        y_pred = self(x)
+        self.error.update_state(y, y_pred)
+        self.omitted.update_state(y, y_pred)
+        self.seen.update_state(y_pred)
+        return {"error": self.error.result(), "omitted": self.omitted.result()}
+
+
+def asked_metrics(**how):
+    """Ask metrics in the logs, in a callback, after the fit, and in a loop after that."""
+    model, asked = AsksMetrics(layers()), []
+    model.compile("sgd", "mse", **how)
+    ask = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: asked.extend([model.seen.result(), model.omitted.result()])
+    )
+    last = 2 * 8 + 1  # of its last batch, only one worker has a row
+    logs = model.fit(
+        X[:last], Y[:last], batch_size=8, shuffle=False, epochs=2, verbose=0, callbacks=[ask]
+    ).history
+    asked += [model.error.result(), mean(model.error), *logs["error"], *logs["omitted"]]
+    model.train_on_batch(X[:7], Y[:7])
+    return {"asked": [float(one) for one in (*asked, model.train_on_batch(X[:5], Y[:5])[0])]}
+
+
+class OfNumPy(keras.metrics.Metric):
+    """Computes its result with NumPy, which TensorFlow cannot trace."""
+
+    def __init__(self):
+        super().__init__()
+        self.total = self.add_weight(initializer="zeros")
+
+    def update_state(self, y_pred):
+        self.total.assign_add(tf.reduce_sum(y_pred))
+
+    def result(self):
+        return float(np.sqrt(abs(self.total.numpy())))
+
+
+class AsksNumPy(OwnStep):
+    """Updates a metric that can only be asked between the steps."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.of_numpy = OfNumPy()
+
+    def train_step(self, data):
+        super().train_step(data)
+        self.of_numpy.update_state(self(data[0]))
+        return {}
+
+
+def asked_numpy():
+    model, asked = AsksNumPy(layers()), []
+    model.compile("sgd", "mse")
+    ask = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: asked.append(model.of_numpy.result())
+    )
+    model.fit(X, Y, callbacks=[ask], **EPOCHS)
+    return {"asked": asked, **values(model)}
+
+
+class Branches(OwnStep):
+    """A `tf.function` whose `if` needs AutoGraph."""
+
+    @tf.function
+    def train_step(self, data):
+        x, y = data
+        if self.optimizer.iterations < 3:
+            y = 2 * y
+        OwnStep.train_step(self, (x, y))
+        return {}
+
+
+class TrainsMore(OwnStep):
+    """Trains a layer that `call` does not use, and a variable that belongs to no layer."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.other = keras.layers.Dense(1, kernel_initializer="ones")
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x) + HELPER.scale * self.other(x))
+        variables = [*self.trainable_variables, HELPER.scale]
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {}
+
+
+HELPER = SimpleNamespace()
+
+
+def trains_more():
+    HELPER.scale = keras.Variable(0.5)
+    model = TrainsMore(layers())
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    model.fit(X, Y, **EPOCHS)
+    return {**values(model), "scale": float(HELPER.scale)}
+
+
 PROGRAMS = {
     "looked_at_before": looked_at_before,
+    "asked_metrics": asked_metrics,
+    "asked_numpy": asked_numpy,
+    "branches": lambda: trained("sgd", Branches),
+    "trains_more": trains_more,
     "in_a_function": lambda: in_a_function(keras.layers.ReLU()),
     "in_a_function_eagerly": lambda: in_a_function(
         keras.layers.ReLU(), "sum_over_batch_size", run_eagerly=True

@@ -33,6 +33,7 @@ from cluster_trainer.engine.replicas import (
     batch_norm,
     losses,
     metric_results,
+    metric_totals,
     of_model,
     optimizers,
     random_layers,
@@ -254,15 +255,16 @@ def _building(keras_own: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
-    """Give an epoch the metric results of its last call.
+    """Give an epoch the metric results of its last call, and metrics the sums over all workers.
 
     Outside of a step, metrics would sum over all workers again, one variable at a time. Keras calls
-    this before the callbacks of an epoch's end, which may save the model.
+    this before the callbacks of an epoch's end, which may save the model, or ask a metric.
     """
 
     @wraps(keras_own)
     def get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
         average(self)
+        metric_totals.leave(self)
         if not logs and running.current().logs_of_epoch:  # an earlier start ran its steps
             return running.current().logs_of_epoch
         results = logs.taken() if isinstance(logs, StepLogs) else None

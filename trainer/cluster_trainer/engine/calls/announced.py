@@ -13,7 +13,7 @@ from cluster_trainer.engine import running, variable_reads
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.fixed_size import explained
-from cluster_trainer.engine.replicas import metric_totals, step_context
+from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 
 log = logging.getLogger("trainer")
@@ -82,7 +82,6 @@ def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.R
     with running.announced(call), process_ring.failure_told(), explained_by_batch(model, call):
         history = fit(*given.args, **given.kwargs)
         average(model)
-        metric_totals.leave(model)
     return history
 
 
@@ -103,10 +102,7 @@ def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         call = announcement_of("evaluate", self, callbacks, running.TEST_HOOKS, is_fits=is_fits)
         with running.announced(call), process_ring.failure_told(), explained_by_batch(self, call):
             average_before(self)
-            results = evaluate(self, *arguments, **keywords)
-            if not call.is_fit:
-                metric_totals.leave(self)
-            return results
+            return evaluate(self, *arguments, **keywords)
 
     return evaluate_announced
 

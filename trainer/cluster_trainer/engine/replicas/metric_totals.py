@@ -1,7 +1,8 @@
-"""Leaves metrics with the sums over all workers after a call of Keras's, as on one device.
+"""Leaves metrics with the sums over all workers at the end of an epoch or an evaluation.
 
-During a call, a metric's variables have this worker's share. A script may ask the metric itself
-after `fit` or `evaluate`. If later steps go on from there, all workers but the first begin with 0.
+During the steps, a metric's variables have this worker's share. A callback or a script may ask the
+metric itself afterwards, as on one device. If later steps go on from there, without a reset, all
+workers but the first begin with 0.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,12 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine.replicas import of_model
+from cluster_trainer.engine.replicas import of_model, statistics
+
+
+def summed_in(model: keras.Model) -> list[Any]:
+    """Return the variables of metrics whose sum over replicas is that of one device."""
+    return [one for one in statistics.of_metrics(model) if one.aggregation == "sum"]
 
 
 def note(model: keras.Model, variables: Sequence[Any], totals: Sequence[Any]) -> None:
@@ -20,13 +26,29 @@ def note(model: keras.Model, variables: Sequence[Any], totals: Sequence[Any]) ->
 
 
 def leave(model: keras.Model) -> None:
-    """Give metrics the noted sums, at the end of a call."""
+    """Give metrics the noted sums."""
     data = of_model.of(model)
     if ring_of(model.distribute_strategy) is None or not data.totals:
         return
     for variable, total in data.totals:
         variable.assign(total)
     data.left, data.totals = [variable for variable, _ in data.totals], []
+
+
+def are_left(metric: keras.Metric) -> bool:
+    """Tell whether a metric has the sums over all workers at present."""
+    left = {id(one) for data in of_model.of_all() for one in data.left}
+    return any(id(one) in left for one in metric.variables)
+
+
+def note_left(model: keras.Model) -> None:
+    """Note that each worker's metrics have got the same values, as from a checkpoint."""
+    of_model.of(model).left = summed_in(model)
+
+
+def note_own(model: keras.Model) -> None:
+    """Note that each worker's metrics have got the values of its own shares."""
+    of_model.of(model).left = []
 
 
 def take_back(model: keras.Model) -> None:

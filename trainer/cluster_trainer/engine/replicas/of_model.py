@@ -60,6 +60,11 @@ def noting_jit(compile_model: Callable[..., None]) -> Callable[..., None]:
     return compile_and_note
 
 
+def of_all() -> list[OfModel]:
+    """Return the data about all models of the process."""
+    return [*_of_models.values()]
+
+
 def of(model: keras.Model) -> OfModel:
     """Return the data about a model."""
     return _of_models.setdefault(model, OfModel())
