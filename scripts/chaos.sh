@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 source scripts/parts.sh
 
 # The files with the longest tests come first, and each file runs in one process.
-LONGEST_FIRST=(tests/cluster/test_{gradients_wire,keras_fit,jax}.py)
+LONGEST_FIRST=(tests/cluster/test_{jax,keras_fit}.py)
 ALONE=(tests/cluster/test_{chaos,docker_stop,fewer_workers,lost_worker,recovery,slow_worker,stalled_step,start_up,stopping,waits}.py)
 PYTEST=(.venv/bin/python -m pytest)
 readonly LONGEST_FIRST ALONE PYTEST
