@@ -31,7 +31,7 @@ def _is_copy(variable: Any, weights: Sequence[Any]) -> bool:
     if not alike or not tf.reduce_any(tf.cast(variable.value, tf.bool)):
         return False
     own = tf.convert_to_tensor(variable.value)
-    return any(bool(tf.reduce_all(own == tf.cast(one.value, own.dtype))) for one in alike)
+    return any(bool(tf.reduce_all(own == tf.cast(one, own.dtype))) for one in alike)
 
 
 def renew(model: Any) -> None:
