@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from harness.waiting import wait_until
 from local_cluster import processes
 from local_cluster.processes import NO_ANSWER, answer_of
 
@@ -41,7 +42,4 @@ def test_a_limit_ends_what_the_program_has_started(started):
     process, child = started
     assert is_alive(child)
     assert answer_of(process, 0.2).returncode == NO_ANSWER
-    deadline = time.monotonic() + 10
-    while is_alive(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not is_alive(child), 10, "the child's end", logs=str)
