@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.autograph.impl import api
 
-from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.engine.replicas.metrics.saved_rows import MetricRows
 from conftest import quick_first
 
 X = np.arange(40, dtype=np.float32).reshape(20, 2)

@@ -32,14 +32,13 @@ from cluster_trainer.engine.predictions import Predictions
 from cluster_trainer.engine.replicas import (
     batch_norm,
     losses,
-    metric_results,
-    metric_totals,
     of_model,
     optimizers,
     random_layers,
     step_context,
     traces,
 )
+from cluster_trainer.engine.replicas.metrics import left_totals, noted_results
 from cluster_trainer.engine.replicas.state import queues, untracked
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import Steps
@@ -109,7 +108,7 @@ def _replace_in_steps() -> None:
     for assign in tensorflow_names.ASSIGNMENTS:
         assign.wrap(untracked.noting)
     Replaceable(keras.metrics.Mean, "update_state").put(losses.update_mean)
-    Replaceable(keras.Metric, "__init__").wrap(metric_results.seeing_to_the_class)
+    Replaceable(keras.Metric, "__init__").wrap(noted_results.seeing_to_the_class)
     keras_names.COMPUTE_MOMENTS_SYNC.put_if(batch_norm.moments_of_all, is_shared)
     keras_names.MOMENTS.put_if(batch_norm.moments_of_layer, is_shared)
     Replaceable(keras.random.SeedGenerator, "next").put(random_layers.next_apart)
@@ -264,7 +263,7 @@ def _of_all_replicas(keras_own: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(keras_own)
     def get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
         average(self)
-        metric_totals.leave(self)
+        left_totals.leave(self)
         if not logs and running.current().logs_of_epoch:  # an earlier start ran its steps
             return running.current().logs_of_epoch
         results = logs.taken() if isinstance(logs, StepLogs) else None

@@ -26,7 +26,8 @@ from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.data.batch_shares import rows_known, without_rows
 from cluster_trainer.engine.data.same_data import refuse_lengths
 from cluster_trainer.engine.functions import function_of
-from cluster_trainer.engine.replicas import metric_results, metric_totals, statistics, step_context
+from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas.metrics import left_totals, noted_results
 from cluster_trainer.private import tensorflow_names
 
 Logs = dict[str, Any]
@@ -75,7 +76,7 @@ class Noted(NamedTuple):
     rows: tuple[Entry, ...] = ()
     size: int = 0
     compared: tuple[str, ...] = ()
-    results: Mapping[str, metric_results.Result] = MappingProxyType({})
+    results: Mapping[str, noted_results.Result] = MappingProxyType({})
 
 
 class Layout(NamedTuple):
@@ -92,6 +93,22 @@ class Layout(NamedTuple):
     width: int
 
 
+class Reduced(NamedTuple):
+    """The numbers of all replicas together.
+
+    Attributes:
+        of_metrics: the results of the model's metrics.
+        of_logs: the results in `Noted.results`, in the same order.
+        totals: the sums of the metrics' variables.
+        vectors: the sum of the replicas' vectors, float64 [n].
+    """
+
+    of_metrics: Logs
+    of_logs: list[tf.Tensor]
+    totals: list[tf.Tensor]
+    vectors: tf.Tensor
+
+
 class PackedLogs:
     """The logs of a model's steps, and the notes from tracing a step."""
 
@@ -100,6 +117,7 @@ class PackedLogs:
         self._strategy = model.distribute_strategy
         self._is_one = Replicas.of(self._strategy).total == 1
         self._can_trace_results = True
+        self._summed: list[Any] = []
         self.noted = Noted()
         self.forget_traces()
 
@@ -155,18 +173,18 @@ class PackedLogs:
 
     def _note_results(self, flat: Logs, results: Logs) -> None:
         """Note which logs are results of metrics; warn of logs that are computed from some."""
-        found = {name: metric_results.of(one) for name, one in flat.items()}
+        found = {name: noted_results.of(one) for name, one in flat.items()}
         others = {
             name: one
             for name, one in found.items()
-            if one and (name not in results or one != metric_results.of(results[name]))
+            if one and (name not in results or one != noted_results.of(results[name]))
         }
         if others != self.noted.results:
             self.forget_traces()
         compared = tuple(name for name in flat if name in results and name not in others)
         self.noted = self.noted._replace(compared=compared, results=others)
         for name in flat.keys() - others.keys() - {*compared}:
-            if metrics := metric_results.computed_from(flat[name]):
+            if metrics := noted_results.computed_from(flat[name]):
                 _warn_of_derived(name, ", ".join(metrics))
 
     def _refuse_unknown(self) -> None:
@@ -231,8 +249,8 @@ class PackedLogs:
             last, counts = _with_examples(last, replicas, examples), replicas.total
         width = sum(one.shape.num_elements() for one in self.noted.rows)
         layout = Layout(counts, self.noted.size, width)
-        results, of_others, totals, flat = self._results(last, layout)
-        metric_totals.note(self._model, self._summable(), totals)
+        results, of_logs, totals, flat = self._results(last, layout)
+        left_totals.note(self._model, self._summed, totals)
         places = [counts, counts + self.noted.size]
         examples_of_all, own, of_rows = np.split(np.asarray(flat), places)
         counts_of_workers = [*map(int, examples_of_all[:: replicas.local])]
@@ -240,7 +258,7 @@ class PackedLogs:
         own = own[1:] / own[0]  # the weights add up to 1 except for rounding
         logs = StepLogs(_own(self.noted.own, own))
         # The mean of the replicas' results may differ from the result over all replicas.
-        logs.update(zip(self.noted.results, of_others, strict=True))
+        logs.update(zip(self.noted.results, of_logs, strict=True))
         are_results = own[sum(one.shape.num_elements() for one in self.noted.own) :] > ALMOST_ALL
         for name, is_result in zip(self.noted.compared, are_results, strict=True):
             if is_result:
@@ -249,27 +267,19 @@ class PackedLogs:
         logs.update(_rows(self.noted.rows, of_rows))
         return logs
 
-    def _reduced(
-        self, last: tuple[tf.Tensor, ...], layout: Layout
-    ) -> tuple[Logs, list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
-        """Return the metrics of all replicas together, and the sums of their vectors.
-
-        Returns:
-            the results of the model's metrics, the values of `Noted.results`, the sums of the
-            metrics' variables, and those of the vectors.
-        """
+    def _reduced(self, last: tuple[tf.Tensor, ...], layout: Layout) -> Reduced:
+        """Return the metrics of all replicas together, and the sums of their vectors."""
         given = tensorflow_names.for_each_replica(last)
         results = self._strategy.run(partial(self._on_replica, layout=layout), args=(given,))
-        first: tuple[Logs, list[tf.Tensor], list[tf.Tensor], tf.Tensor] = tf.nest.map_structure(
+        first: Reduced = tf.nest.map_structure(
             lambda value: self._strategy.experimental_local_results(value)[0], results
         )
         return first
 
-    def _on_replica(
-        self, own: tf.Tensor, layout: Layout
-    ) -> tuple[Logs, list[tf.Tensor], list[tf.Tensor], tf.Tensor]:
-        summable = self._summable()
-        copies = [step_context.own(one) for one in summable]
+    def _on_replica(self, own: tf.Tensor, layout: Layout) -> Reduced:
+        # Kept, because the metrics may get more variables before this is traced again.
+        self._summed = self._summable()
+        copies = [step_context.own(one) for one in self._summed]
         # As float64, integers stay exact, and can be summed on the same device as the others.
         values = [tf.cast(one, tf.float64 if one.dtype.is_integer else one.dtype) for one in copies]
         own, of_rows = self._without_rows(own, layout)
@@ -277,22 +287,22 @@ class PackedLogs:
         *totals, own_total = summed(given, f"{self._name} (metrics)")
         mapping = [
             (variable, tf.cast(total, copy.dtype))
-            for variable, total, copy in zip(summable, totals, copies, strict=True)
+            for variable, total, copy in zip(self._summed, totals, copies, strict=True)
         ]
         with keras.StatelessScope(state_mapping=mapping):
             # A metric may return one of its variables, whose total is known in this scope only.
             results = _flat_logs(self._model.get_metrics_result())
-            others = metric_results.values(self.noted.results.values())
-            of_others = [*map(tf.convert_to_tensor, others)]
+            others = noted_results.values(self.noted.results.values())
+            of_logs = [*map(tf.convert_to_tensor, others)]
         totals = [total for _, total in mapping]
-        return results, of_others, totals, tf.concat([own_total, of_rows], 0)
+        return Reduced(results, of_logs, totals, tf.concat([own_total, of_rows], 0))
 
     def _summable(self) -> list[Any]:
-        """Return the variables of metrics whose sum over replicas is that of one device."""
+        """Return the variables of metrics that are summed, also of those outside of the model."""
         metrics = [one.metric for one in self.noted.results.values()]
         others = [variable for metric in metrics for variable in metric.variables]
-        found = {id(one): one for one in (*statistics.of_metrics(self._model), *others)}
-        return [one for one in found.values() if one.aggregation == "sum"]
+        found = (*statistics.of_metrics(self._model), *others)
+        return statistics.summed_of({id(one): one for one in found}.values())
 
     def _without_rows(self, own: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a replica's vector without its rows, and the rows of all replicas, float64 [n]."""

@@ -33,12 +33,12 @@ from cluster_trainer.engine.functions import function_of, seeded_draws_in
 from cluster_trainer.engine.logs import Logs, PackedLogs
 from cluster_trainer.engine.replicas import (
     copies,
-    metric_totals,
     of_model,
     rounds,
     statistics,
     step_context,
 )
+from cluster_trainer.engine.replicas.metrics import left_totals
 from cluster_trainer.engine.replicas.state import own_state
 from cluster_trainer.engine.replicas.state.untracked import assigned
 from cluster_trainer.engine.waits import INPUT, Waits
@@ -276,7 +276,7 @@ class Steps:
         is_open = self._name == TRAINING and process_ring.are_rounds_open()
         if self._rounds.are_wanted or (is_open and self._replicas.total > 1):
             rounds.refuse_own_loop()
-        metric_totals.take_back(self._model)
+        left_totals.take_back(self._model)
         last: Any = None
         examples = 0
         for given in itertools.islice(batches, self._model.steps_per_execution):
@@ -328,7 +328,7 @@ class Steps:
         if call.begins_epoch:  # a fit without checkpoints, as in a callback, has no earlier moment
             self._renew_rounds()
             copies.renew(self._model)
-        metric_totals.take_back(self._model)
+        left_totals.take_back(self._model)
         source = call.source
         reading = self._reading(source)
         self._prepare(call.spec)

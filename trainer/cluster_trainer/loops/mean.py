@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import summed
-from cluster_trainer.engine.replicas import metric_totals, step_context
+from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas.metrics import left_totals
 from cluster_trainer.loops.ring import ring_of_loop
 from cluster_trainer.loops.weight import weight_of_share
 
@@ -44,9 +45,9 @@ def mean(value: Any) -> Any:
 
 def _result_of_all(metric: keras.metrics.Metric) -> Any:
     """Return a metric's result from the sums of its summable variables over all workers."""
-    if ring_of_loop("mean") is None or metric_totals.are_left(metric):
+    if ring_of_loop("mean") is None or left_totals.are_left(metric):
         return metric.result()
-    summable = [one for one in metric.variables if one.aggregation == "sum"]
+    summable = statistics.summed_of(metric.variables)
     totals = _sums([tf.convert_to_tensor(one.value) for one in summable])
     mapping = [*zip(summable, totals, strict=True)]
     with step_context.outside(), keras.StatelessScope(state_mapping=mapping):

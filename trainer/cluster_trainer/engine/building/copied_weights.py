@@ -36,7 +36,9 @@ def _is_copy(variable: Any, weights: Sequence[Any]) -> bool:
 
 def renew(model: Any) -> None:
     """Let a model's optimizers begin with the weights that it has before the first step."""
-    for optimizer in keras_names.optimizers_of(model) if _copying else ():
+    if not _copying:  # looking for a model's optimizers takes time
+        return
+    for optimizer in keras_names.optimizers_of(model):
         if weights := _copying.pop(optimizer, None):
             _renew(model, optimizer, weights)
 

@@ -14,7 +14,7 @@ from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.replicas.state import queues
-from cluster_trainer.engine.replicas.step_context import tensorflow_variable
+from cluster_trainer.engine.replicas.step_context import name_of, tensorflow_variable
 from cluster_trainer.private import keras_names, tensorflow_names
 
 # Operations whose effects cannot be undone.
@@ -139,7 +139,7 @@ def _own_state(model: Any, known: Mapping[int, Variable]) -> dict[str, list[Vari
         is_queue = any(map(queues.is_queue, _parts(variable)))  # only a trace can gather its rows
         is_new = not any(id(one.handle) in left_out for one in copies)
         if is_new and not is_queue and copies[0].dtype.is_floating:
-            name = getattr(variable, "path", variable.name)
+            name = name_of(variable)
             same = sum(one.partition(" (")[0] == name for one in own)
             own[f"{name} ({same + 1})" if same else name] = copies
         if is_new and (is_queue or copies[0].dtype.is_floating):

@@ -149,15 +149,17 @@ def gradient_of_batch(
     """Return gradients like TensorFlow; for variables, the gradients of the whole batch's sum."""
     targets = tf.nest.flatten(target)
     if output_gradients is None and _are_variables(sources):
-        _warn_of_vectors(targets)
-        output_gradients = [
-            _as_of_batch(tf.ones_like(one)) if is_of_each(one) else tf.ones_like(one)
-            for one in targets
-        ]
+        of_each = [*map(is_of_each, targets)]
+        _warn_of_vectors(targets, of_each)
+        if any(of_each):
+            output_gradients = [
+                _as_of_batch(tf.ones_like(one)) if is_one else tf.ones_like(one)
+                for one, is_one in zip(targets, of_each, strict=True)
+            ]
     return _gradient(self, target, sources, output_gradients, unconnected_gradients)
 
 
-def _warn_of_vectors(targets: Sequence[Any]) -> None:
+def _warn_of_vectors(targets: Sequence[Any], of_each: Sequence[bool]) -> None:
     """Warn of vectors in a script's own loop whose values may, or may not, belong to examples.
 
     In a `fit`, the comparison of the first batch shows it.
@@ -165,13 +167,13 @@ def _warn_of_vectors(targets: Sequence[Any]) -> None:
     part = _share()
     if not part.is_of_loop or not part.rows:
         return
-    for one in targets:
+    for one, is_one in zip(targets, of_each, strict=True):
         if not isinstance(one, tf.Tensor) or not one.shape.rank or example_axis.is_reduced(one):
             continue
-        if is_of_each(one) and one.shape[0]:
-            _warn_of_losses_like_rows()
-        elif not is_of_each(one):
+        if not is_one:
             _warn_of_losses_unlike_rows()
+        elif one.shape[0]:
+            _warn_of_losses_like_rows()
 
 
 @cache

@@ -21,7 +21,7 @@ class OfModel:
         was_alike: whether the workers had the same values at any moment until now.
         functions: functions by name, each with the `id`s of the variables that it computes with.
         totals: the metrics' variables, with their sums over all replicas after the last steps.
-        left: the metrics' variables that have these sums on each worker; see metric_totals.py.
+        left: the metrics' variables that have these sums on each worker; see left_totals.py.
     """
 
     has_automatic_jit: bool = False

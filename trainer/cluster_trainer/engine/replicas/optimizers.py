@@ -389,9 +389,7 @@ def _must_know(optimizer: Any, variables: Sequence[Any]) -> None:
     Raises:
         ValueError: with their names, and a clearer text than Keras's.
     """
-    if new := [
-        getattr(one, "path", one.name) for one in keras_names.unknown_to(optimizer, variables)
-    ]:
+    if new := [*map(step_context.name_of, keras_names.unknown_to(optimizer, variables))]:
         raise ValueError(
             f"The optimizer {optimizer.name!r} was built without {', '.join(new[:SHOWN])}. Make "
             "layers trainable before `compile`, and give an optimizer all its variables at once: "

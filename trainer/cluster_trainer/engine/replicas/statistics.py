@@ -6,7 +6,7 @@ have changed are averaged. Values that a script sets itself, for example by `loa
 chief, are left to `alike`.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -124,6 +124,11 @@ def of_metrics(model: keras.Model) -> list[Any]:
         found += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
     metrics = {id(one): one for one in found}.values()
     return [variable for metric in metrics for variable in metric.variables]
+
+
+def summed_of(variables: Iterable[Any]) -> list[Any]:
+    """Return the variables of metrics whose sum over replicas is that of one device."""
+    return [one for one in variables if one.aggregation == "sum"]
 
 
 def note_changes(model: keras.Model) -> None:

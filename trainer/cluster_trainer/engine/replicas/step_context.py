@@ -58,7 +58,7 @@ class Share:
         problems: the reasons why a worker cannot take the step by itself.
         prepare: is called in the body of a script's own loop before an optimizer applies gradients,
             with the optimizer and its variables; None: this is one of the engine's steps.
-        results: the values that metrics have returned in the step, by `id`; see metric_results.py.
+        results: the values that metrics have returned in the step, by `id`; see noted_results.py.
         graph: the graph in which the step was begun; None: it runs eagerly.
     """
 
@@ -289,7 +289,7 @@ def own(variable: Any) -> Any:
         ValueError: all replicas of the process share one variable, which each of them would change.
     """
     if not is_of_all(variable):
-        name = getattr(variable, "path", variable.name)
+        name = name_of(variable)
         if local_devices.is_of_all(tf.distribute.get_strategy()):
             raise ValueError(f"{name!r} {OF_NO_PART}")
         raise ValueError(
@@ -299,6 +299,11 @@ def own(variable: Any) -> Any:
     variable = tensorflow_variable(variable)
     is_one_of_several = isinstance(variable, tensorflow_names.DistributedVariable)
     return tensorflow_names.copy_here(variable) if is_one_of_several else variable
+
+
+def name_of(variable: Any) -> str:
+    """Return the path of a Keras variable, or the name of one of TensorFlow's."""
+    return str(getattr(variable, "path", variable.name))
 
 
 def tensorflow_variable(variable: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.renewable import RenewableRing
-from cluster_trainer.engine.replicas.step_context import tensorflow_variable
+from cluster_trainer.engine.replicas.step_context import name_of, tensorflow_variable
 from cluster_trainer.problems import listed
 from cluster_trainer.settings.task import names_of
 
@@ -59,7 +59,7 @@ def say(variables: Sequence[Any], ring: RenewableRing, when: str) -> list[Any]:
         if is_parted[end - size : end].any()
     ]
     if parted:
-        names = [getattr(one, "path", one.name) for one in parted]
+        names = [*map(name_of, parted)]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         workers = names_of(ring.members)
         others = [name for name, one in zip(workers, found, strict=True) if one.any()]

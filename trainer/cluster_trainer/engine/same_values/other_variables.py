@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.engine.compared_facts import of_all
+from cluster_trainer.engine.replicas.step_context import name_of
 from cluster_trainer.problems import ConfigurationError, Problem, told
 from cluster_trainer.settings.task import names_of
 
@@ -28,7 +29,7 @@ def refuse(
         PeerUnfit: see `alike.make`.
     """
     workers = WorkersOfRing(ring)
-    paths = [getattr(one, "path", one.name) for one in variables]
+    paths = [*map(name_of, variables)]
     mine = {f"{n:09}": json.dumps(both) for n, both in enumerate(zip(forms, paths, strict=True))}
     everyone = [
         [tuple(json.loads(both)) for both in one.values()]

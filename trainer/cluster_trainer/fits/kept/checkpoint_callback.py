@@ -57,8 +57,9 @@ from cluster_trainer.checkpoints.saver import Saver, warn_unsaved
 from cluster_trainer.checkpoints.state import State
 from cluster_trainer.checkpoints.without_weights import gone_from
 from cluster_trainer.collectives.replicas import ring_of
-from cluster_trainer.engine.replicas import metric_totals, statistics
-from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.engine.replicas import statistics
+from cluster_trainer.engine.replicas.metrics import left_totals
+from cluster_trainer.engine.replicas.metrics.saved_rows import MetricRows
 from cluster_trainer.engine.replicas.random_layers import global_seed
 from cluster_trainer.engine.running import BEGINNING_HOOKS, prepares
 from cluster_trainer.engine.same_values import alike
@@ -276,7 +277,7 @@ class CheckpointCallback(keras.callbacks.Callback):
             if self.place.stage == Stage.TRAINING:
                 rows = self._found.progress["metrics"]
                 MetricRows(self.model).put_back(states.from_json(rows, self._found.arrays))
-                metric_totals.note_own(self.model)
+                left_totals.note_own(self.model)
         self._found = None
         self._move(self.place.stage, epoch=epoch)
         # A callback may have set it for this epoch.
@@ -362,7 +363,7 @@ class CheckpointCallback(keras.callbacks.Callback):
                 self.model.train_function.forget_traces()
                 self.model.test_function = self.model.predict_function = None
             self._tracked().put_back(saved.progress.get("tracked", {}), saved.arrays)
-        metric_totals.note_left(self.model)
+        left_totals.note_left(self.model)
         self._put_callbacks_back(saved)
         _put_random_back(random_state)
 

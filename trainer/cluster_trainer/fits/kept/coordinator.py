@@ -11,7 +11,7 @@ from cluster_trainer.checkpoints.checkpoint import Stage
 from cluster_trainer.checkpoints.saver import touch
 from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.engine.replicas import statistics
-from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.engine.replicas.metrics.saved_rows import MetricRows
 from cluster_trainer.fits.kept.consistency_check import refuse_others
 from cluster_trainer.fits.kept.ended_fits import EndedFit
 from cluster_trainer.fits.kept.finding import Start

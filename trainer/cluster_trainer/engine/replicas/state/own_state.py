@@ -116,7 +116,7 @@ def seen_to(  # noqa: PLR0913
         own_numbers += [one for one in untracked(model, part) if is_whole_number(one)]
     for variable in own_numbers:
         warn = _warn_of_eager_numbers if tf.executing_eagerly() else _warn_of_whole_numbers
-        warn(_name_of(variable))
+        warn(step_context.name_of(variable))
 
 
 class _Changes(NamedTuple):
@@ -238,7 +238,7 @@ def _averaged(
     averaged_later = statistics.of_users(model)
     for one in means:
         if not _is_in(one, averaged_later):
-            _warn_of_scaled(_name_of(one))
+            _warn_of_scaled(step_context.name_of(one))
     return []
 
 
@@ -280,10 +280,6 @@ def _is_in(variable: Any, variables: Sequence[Any]) -> bool:
 
 def _copy(variable: Any) -> Any:
     return step_context.own(variable)
-
-
-def _name_of(variable: Any) -> str:
-    return str(getattr(variable, "path", variable.name))
 
 
 def _unchanged_by_nothing(variable: Any, before: tf.Tensor, *, is_kept: tf.Tensor) -> None:

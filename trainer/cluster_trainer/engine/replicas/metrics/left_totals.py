@@ -15,11 +15,6 @@ from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine.replicas import of_model, statistics
 
 
-def summed_in(model: keras.Model) -> list[Any]:
-    """Return the variables of metrics whose sum over replicas is that of one device."""
-    return [one for one in statistics.of_metrics(model) if one.aggregation == "sum"]
-
-
 def note(model: keras.Model, variables: Sequence[Any], totals: Sequence[Any]) -> None:
     """Note the sums of metrics' variables after the last steps."""
     of_model.of(model).totals = [*zip(variables, totals, strict=True)]
@@ -43,7 +38,7 @@ def are_left(metric: keras.Metric) -> bool:
 
 def note_left(model: keras.Model) -> None:
     """Note that each worker's metrics have got the same values, as from a checkpoint."""
-    of_model.of(model).left = summed_in(model)
+    of_model.of(model).left = statistics.summed_of(statistics.of_metrics(model))
 
 
 def note_own(model: keras.Model) -> None:

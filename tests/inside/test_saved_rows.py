@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from cluster_trainer.engine.replicas.metric_rows import MetricRows
+from cluster_trainer.engine.replicas.metrics.saved_rows import MetricRows
 
 
 class Scaled(keras.metrics.Metric):

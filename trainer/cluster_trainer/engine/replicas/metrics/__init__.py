@@ -1,0 +1,1 @@
+"""Gives metrics the sums over all replicas: in logs, between epochs and in checkpoints."""
