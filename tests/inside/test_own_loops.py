@@ -119,6 +119,20 @@ for x, y in share(DATA, model):
     optimizer.apply(tape.gradient(each, model.trainable_weights), model.trainable_weights)
 ended(digest(model))
 """
+# Some batches have five rows, also the one at which the second pass is left early.
+MOVING = """
+norm = keras.layers.BatchNormalization(momentum=0.5)
+model = keras.Sequential([keras.Input((4,)), norm])
+places = 0, 8, 16, 21, 29, 34
+batches = [X[first:last] for first, last in zip(places, places[1:])]
+for number in range(2):
+    for place, x in enumerate(share(batches, model)):
+        model(x, training=True)
+        if number == 1 and place == 2:
+            break
+for x in share(batches[:1], model):
+    ended(*norm.moving_mean.numpy())
+"""
 # The last batch has one row. A validation runs within the loop, which is left early.
 UNEVEN = """
 keras.utils.set_random_seed(2)
@@ -378,6 +392,7 @@ LOOPS = {
     "uneven": UNEVEN,
     "without rows": WITHOUT_ROWS,
     "in branches": IN_BRANCHES,
+    "moving": MOVING,
     "scaled in turns": SCALED_IN_TURNS,
     "scaled too late": SCALED_TOO_LATE,
     "after the loop": AFTER_THE_LOOP,

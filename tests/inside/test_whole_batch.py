@@ -18,7 +18,7 @@ ON_DEVICES = [
     *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
     *["counts_of_a_loss_in_equal_batches", "same_tokens", "positions"],
     *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly", "schedule_free"],
-    "centred_by_the_first_batch",
+    *["centred_by_the_first_batch", "moving_means"],
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum", "looked_at_before"]
@@ -38,6 +38,7 @@ LIKE_OTHERS = [
     *["float8_scaled", "float8_of_two_optimizers", "float8_in_a_step_of_ones_own"],
     *["apply_in_a_step_of_ones_own", "apply_and_update_step", "apply_that_accumulates"],
     *["apply_of_one_of_several", "apply_around_another"],
+    *["moving_means", "moving_averages_of_pictures_eagerly"],
 ]
 ON_WORKERS = [name for name in whole_batch.PROGRAMS if name not in LIKE_OTHERS]
 EX_CONFIG = 78

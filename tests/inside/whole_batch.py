@@ -775,7 +775,49 @@ def trains_more():
     return {**values(model), "scale": float(HELPER.scale)}
 
 
+class Observes(keras.layers.Layer):
+    """Lets BatchNormalization see its inputs, halves of them one after the other, and nothing more.
+
+    So all that several replicas could change are the moving averages.
+    """
+
+    def __init__(self):
+        super().__init__(name="observes")
+        self.norm = keras.layers.BatchNormalization(momentum=0.5, name="norm")
+
+    def call(self, inputs, training=None):
+        for part in (inputs, 1 - 2 * inputs):
+            self.norm(part, training=training)
+        return inputs
+
+
+def moving_averages(x, y, *names, batch_size=8, **options):
+    """Train on batches of which the last, or each, has fewer examples than there are replicas."""
+    first, *others = layers()
+    model = keras.Sequential([keras.Input(x.shape[1:]), Observes(), *others])
+    del first
+    model.compile(keras.optimizers.SGD(0.01), "mse", **options)
+    model.fit(x, y, **{**EPOCHS, "batch_size": batch_size})
+    return {name: found for name, found in values(model).items() if name.split("/")[-1] in names}
+
+
+def moving_means(**options):
+    # Within shares, variances are smaller than in the whole batch.
+    return moving_averages(X, Y, "moving_mean", **options)
+
+
+def moving_averages_of_pictures(**options):
+    pictures = np.stack([X, X**2, 2 + X], 1)[:10]
+    goals = np.broadcast_to(Y[:10, None], (10, 3, 1))
+    names = "moving_mean", "moving_variance", "kernel"
+    return moving_averages(pictures, goals, *names, batch_size=1, **options)
+
+
 PROGRAMS = {
+    "moving_means": moving_means,
+    "moving_means_eagerly": lambda: moving_means(run_eagerly=True),
+    "moving_averages_of_pictures": moving_averages_of_pictures,
+    "moving_averages_of_pictures_eagerly": lambda: moving_averages_of_pictures(run_eagerly=True),
     "looked_at_before": looked_at_before,
     "asked_metrics": asked_metrics,
     "asked_numpy": asked_numpy,

@@ -102,7 +102,7 @@ class Steps:
         is_wanted = model.jit_compile and not of_model.of(model).has_automatic_jit
         self._compiles_between_sums = is_wanted and not is_one
         self._guards = self._gathers = self._has_variables = self._is_prepared = False
-        self._scalars_differ = False
+        self._scalars_differ = self._are_even = False
         # The generation of the ring in which a user's own loop last compared its batches.
         self._compared_in: int | None = None
         self._looked_in: int | None = None
@@ -569,9 +569,19 @@ class Steps:
         if self._replicas.total == 1:
             vectors = self.strategy.run(self._alone, args=(batch,))
         else:
+            self._are_even = self._are_certainly_even(batch)
             given = tensorflow_names.for_each_replica(batch)
             vectors = self.strategy.run(self._shared, args=given)
         return tuple(self.strategy.experimental_local_results(vectors))
+
+    def _are_certainly_even(self, shares: Any) -> bool:
+        """Tell whether all replicas' shares certainly have the same number of examples.
+
+        A worker does not know the sizes of other workers' shares.
+        """
+        rows = [rows_known(part) for part, *_ in shares]
+        is_known = None not in rows[0] and all(one == rows[0] for one in rows)
+        return is_known and self._replicas.workers == 1 and not self._guards
 
     def _alone(self, batch: Any) -> tf.Tensor:
         return self._packed.of_one(self._step(batch))
@@ -586,7 +596,7 @@ class Steps:
             ) as part,
             self._compiled_between_sums(),
         ):
-            part.scalars_differ = self._scalars_differ
+            part.scalars_differ, part.are_even = self._scalars_differ, self._are_even
             is_keras_own = building.steps_as_keras(self._model)
             with own_state.seen_to(
                 *(self._model, batch, part, self._foreseen),

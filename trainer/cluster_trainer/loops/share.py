@@ -111,8 +111,8 @@ class _Shared:
             for given, part, whole, of_batch in self._parts(workers, replicas, weight):
                 self._make_alike()
                 passed.set(of_batch)
+                self._note_changes(of_batch, replicas)
                 with step_context.in_loop(_step_of(part, whole, weight)):
-                    self._note_changes()
                     yield keras.tree.map_structure(_as_given, given, part)
             self._make_alike()
         self._average(workers, weight)
@@ -163,10 +163,16 @@ class _Shared:
             if model.built:
                 alike.make_for_loop(model)
 
-    def _note_changes(self) -> None:
-        """Note that the body of the loop changes statistics, which are averaged before a read."""
+    def _note_changes(self, part: Part, replicas: Replicas) -> None:
+        """Note that the body of the loop changes statistics, which are averaged before a read.
+
+        If shares differ in size, they are also averaged before the body, and before the next one.
+        """
+        is_uneven = part.mine * replicas.total != part.of_all
         for model in self._models:
-            statistics.note_changes(model)
+            if is_uneven or statistics.are_weighted(model):
+                statistics.average(model, tf.distribute.get_strategy())
+            statistics.note_changes(model, part.mine / part.of_all if is_uneven else None)
 
     def _average(self, workers: Workers, weight: WeightOfShare) -> None:
         """Average the models' statistics, and refuse weights that differ; all workers call this.

@@ -27,13 +27,13 @@ class OfModel:
     has_automatic_jit: bool = False
     is_alike: bool = False
     was_alike: bool = False
-    functions: dict[str, tuple[list[int], Callable[[], Any]]] = field(default_factory=dict)
+    functions: dict[str, tuple[list[int], Callable[..., Any]]] = field(default_factory=dict)
     totals: list[tuple[Any, Any]] = field(default_factory=list)
     left: list[Any] = field(default_factory=list)
 
     def function(
-        self, name: str, variables: Sequence[Any], make: Callable[[], Callable[[], Any]]
-    ) -> Callable[[], Any]:
+        self, name: str, variables: Sequence[Any], make: Callable[[], Callable[..., Any]]
+    ) -> Callable[..., Any]:
         """Return the function of this name, and `make` it unless it exists for these variables.
 
         The function is kept, because a new trace would need new collectives on all workers.

@@ -23,6 +23,8 @@ from cluster_trainer.private import keras_names
 # The keys have the ring's generation, because workers of another ring may have changed nothing, and
 # the variable's `id`, because Keras's variables compare by value.
 _changed: MutableMapping[tuple[int, int], Any] = WeakValueDictionary()
+# This replica's share of the only batch since they were averaged, by the same keys.
+_weights: dict[tuple[int, int], float] = {}
 
 
 def of_replica(model: keras.Model) -> list[Any]:
@@ -116,6 +118,13 @@ def of_share(model: keras.Model) -> list[Any]:
     return [one for one in of_replica(model) if id(one) not in of_all]
 
 
+def momenta(model: keras.Model) -> dict[int, float]:
+    """Return the momenta of the moving averages that BatchNorm layers keep, by variables' `id`s."""
+    layers = keras_names.layers_within(model)
+    found = [one for one in layers if isinstance(one, keras.layers.BatchNormalization)]
+    return {id(one): layer.momentum for layer in found for one in layer.non_trainable_variables}
+
+
 def of_metrics(model: keras.Model) -> list[Any]:
     """Return the variables of all metrics in a model, also of those that `model.metrics` omits."""
     found = [*model.metrics]
@@ -131,9 +140,25 @@ def summed_of(variables: Iterable[Any]) -> list[Any]:
     return [one for one in variables if one.aggregation == "sum"]
 
 
-def note_changes(model: keras.Model) -> None:
-    """Note that training steps have changed a model's statistics, separately on each replica."""
-    _changed.update(_by_key(model))
+def note_changes(model: keras.Model, weight: float | None = None) -> None:
+    """Note that training steps have changed a model's statistics, separately on each replica.
+
+    Args:
+        model: the model.
+        weight: the fraction of the batch's examples that this replica has, if the shares differ in
+            size, and the statistics were equal before the step; None: their plain mean is right.
+    """
+    by_key = _by_key(model)
+    _changed.update(by_key)
+    for key in by_key:
+        _weights.pop(key, None)
+    if weight is not None:
+        _weights.update(dict.fromkeys(by_key, weight))
+
+
+def are_weighted(model: keras.Model) -> bool:
+    """Tell whether statistics must be averaged before the next step, by the last step's weight."""
+    return any(key in _weights for key in _by_key(model)) if _weights else False
 
 
 def are_changed(model: keras.Model) -> bool:
@@ -164,11 +189,32 @@ def average(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     by_key = _by_key(model)
     changed = [key for key in by_key if _changed.pop(key, None) is not None]
     is_ours = ring_of(strategy) or local_devices.is_of_all(strategy)
-    variables = [by_key[key] for key in changed] if is_ours else [*by_key.values()]
-    if not variables:
-        return
-    make = partial(_averaging_of, variables, strategy)
-    of_model.of(model).function("average", variables, make)()
+    weights = {key: _weights.pop(key) for key in changed if key in _weights}
+    variables = [by_key[key] for key in (changed if is_ours else by_key) if key not in weights]
+    if variables:
+        make = partial(_averaging_of, variables, strategy)
+        of_model.of(model).function("average", variables, make)()
+    if weights:
+        weighted = [by_key[key] for key in weights]
+        function = of_model.of(model).function
+        weigh = function("weighted average", weighted, partial(_weighting_of, weighted))
+        weigh(tf.constant([*weights.values()], tf.float64))
+
+
+def _weighting_of(variables: list[Any]) -> Callable[[tf.Tensor], Any]:
+    """Return a function that sets statistics to means, weighted by a number for each; see loops."""
+
+    def weigh(weights: tf.Tensor) -> None:
+        copies, each = [step_context.own(one) for one in variables], tf.unstack(weights)
+        values = [tf.cast(one, tf.float64) for one in copies]
+        # A borrowed example's statistics may be NaN.
+        parts = [tf.math.multiply_no_nan(*pair) for pair in zip(values, each, strict=True)]
+        *sums, totals = summed([*parts, weights], "the averages of BatchNorm")
+        for copy, one, total in zip(copies, sums, tf.unstack(totals), strict=True):
+            copy.assign(tf.cast(one / total, copy.dtype))
+
+    weighing: Callable[[tf.Tensor], Any] = function_of(weigh)
+    return weighing
 
 
 def _averaging_of(variables: list[Any], strategy: tf.distribute.Strategy) -> Callable[[], Any]:

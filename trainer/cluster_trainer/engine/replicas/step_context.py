@@ -1,6 +1,7 @@
 """Holds a replica's data about the step that it computes, such as its part of the global batch."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,11 +44,13 @@ class Share:
         waits: measures the time spent waiting for gradients; None: it is not measured.
         rows: the numbers of rows of the share's parts, as known when a step is traced; None stands
             for an unknown number.
+        are_even: whether all shares certainly have the same number of examples.
         scalars_differ: whether the batch's scalars differ between replicas.
         apart: the seeds that differ between replicas.
         seed_states: the states of the seed generators that the step has drawn from.
         assigned: the copies of variables that the step has assigned outside of optimizers, by the
             `id` of their handles. Each has its value from before the step if that runs eagerly.
+        moves: how often the step has assigned each of them, by the `id` of its handle.
         unforeseen: variables of no layer that the step's next trace has to know beforehand; see
             state/own_state.py.
         first_batch: notes the results while the first batch is computed both ways, and nothing is
@@ -72,10 +75,12 @@ class Share:
     applies: bool = True
     waits: Waits | None = None
     rows: frozenset[int | None] = frozenset({None})
+    are_even: bool = False
     scalars_differ: bool = False
     apart: list[Any] = field(default_factory=list)
     seed_states: list[Any] = field(default_factory=list)
     assigned: dict[int, tuple[Any, tf.Tensor | None]] = field(default_factory=dict)
+    moves: Counter[int] = field(default_factory=Counter)
     unforeseen: list[Any] = field(default_factory=list)
     first_batch: Way | None = None
     is_own_step: bool = False

@@ -12,7 +12,8 @@ replica without examples. Other state is handled as follows:
 - Floating-point values that a step of the script's own assigns are averaged over all replicas, like
   gradients. Examples are gradients that it accumulates, the moving average of a loss, weights that
   it trains without an optimizer, and a learning rate.
-- The statistics of Keras's own layers are averaged when an epoch ends; see statistics.py.
+- The statistics of Keras's own layers are averaged after a step whose shares differ in size, see
+  uneven_shares.py, and when an epoch ends, see statistics.py.
 
 Variables that the model does not track, such as a loss object's, are treated in the same way.
 
@@ -21,6 +22,7 @@ the round's end, and whole numbers that depend on the share are refused.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -31,7 +33,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.replicas import statistics, step_context
-from cluster_trainer.engine.replicas.state import queues
+from cluster_trainer.engine.replicas.state import queues, uneven_shares
 from cluster_trainer.engine.replicas.state.untracked import untracked
 from cluster_trainer.engine.replicas.state.writes import Writes
 from cluster_trainer.problems import ConfigurationError, Problem
@@ -80,7 +82,9 @@ def seen_to(  # noqa: PLR0913
         ConfigurationError: each replica would decide for itself whether gradients are summed.
     """
     whole = [*statistics.whole_numbers(model), *filter(is_whole_number, foreseen)]
-    state = [*(statistics.of_share(model) if guards else []), *whole]
+    are_kept = guards or not part.are_even
+    averaged = statistics.of_share(model) if are_kept else []
+    state = [*averaged, *whole]
     if guards and part.is_own_step:  # else assigned values are weighted by the share
         others = [*_of_script(model, part), *filter(_is_floating, foreseen)]
         state += [one for one in others if not _is_in(one, state)]
@@ -92,7 +96,7 @@ def seen_to(  # noqa: PLR0913
         state = [one for one in state if id(_copy(one)) not in part.trained]
     part.unforeseen += _unforeseen(model, batch, part, foreseen, guards=guards)
     changes = _seen(model, batch, part, state, before, is_keras_own=is_keras_own)
-    dependent, counts, means = changes
+    dependent, counts, means, moves = changes
     if part.is_own_step:  # rounds.py averages assigned values
         if not tf.executing_eagerly() and any(_is_in(one, whole) for one in dependent):
             part.problems.append(DIFFERENT_COUNTS)
@@ -103,9 +107,17 @@ def seen_to(  # noqa: PLR0913
             dependent += more
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
+    uneven = _uneven(averaged, changes, part)
+    momenta = statistics.momenta(model) if uneven else {}
+    moved = [
+        uneven_shares.Moved(one, before[id(one)], momenta.get(id(one), 1.0) ** moves[id(one)])
+        for one in uneven
+    ]
+    uneven_shares.average(moved, part.weight)
     for variable in (*metrics, *dependent):
         # An integer that is not a count also stays: a step counter must not fall behind.
-        stays = _is_in(variable, means) or (_is_in(variable, whole) and not _is_boolean(variable))
+        is_number = _is_in(variable, whole) and not _is_boolean(variable)
+        stays = is_number or _is_in(variable, [*means, *uneven])
         if id(variable) in before and not stays:
             sees_all = part.is_whole if not _is_in(variable, metrics) else False
             _unchanged_by_nothing(
@@ -126,11 +138,13 @@ class _Changes(NamedTuple):
         dependent: all these variables.
         counts: the integers that are added up.
         means: the floating-point variables that a step of the script's own assigns.
+        moves: how often the step assigns each variable, by `id`; 1 if that is unknown.
     """
 
     dependent: list[Any]
     counts: list[Any]
     means: list[Any]
+    moves: Counter[int]
 
 
 def _seen(  # noqa: PLR0913
@@ -152,7 +166,8 @@ def _seen(  # noqa: PLR0913
         dependent = [one for one in state if _is_another(one, before[id(one)])]
         means = [one for one in own if _is_assigned(one, part)]
         means = _averaged(means, model, part, is_keras_own=is_keras_own)
-        return _Changes(dependent, [], means + _changed_with(means, model, batch, part))
+        means += _changed_with(means, model, batch, part)
+        return _Changes(dependent, [], means, _moves(state, part))
     writes = Writes(batch, [*state, *(one for one in own if not _is_in(one, state))], part)
     dependent = writes.dependent()
     counts = [one for one in dependent if is_whole_number(one) and writes.adds_to(one)]
@@ -160,7 +175,28 @@ def _seen(  # noqa: PLR0913
     means = _averaged(means, model, part, is_keras_own=is_keras_own)
     if writes.sums_in_branches([*counts, *means]):
         raise ConfigurationError([SUMS_IN_BRANCHES])
-    return _Changes(dependent, counts, means + _changed_with(means, model, batch, part))
+    means += _changed_with(means, model, batch, part)
+    moves = Counter({id(one): writes.number_of(one) for one in dependent})
+    return _Changes(dependent, counts, means, moves)
+
+
+def _moves(state: Sequence[Any], part: step_context.Share) -> Counter[int]:
+    """Return how often an eager step has assigned each variable, except in a `tf.function`."""
+    return Counter({id(one): part.moves[id(_copy(one).handle)] or 1 for one in state})
+
+
+def _uneven(state: Sequence[Any], changes: _Changes, part: step_context.Share) -> list[Any]:
+    """Return the statistics to average if the step's shares differ in size, the same everywhere.
+
+    In a step that runs eagerly, a statistic may have changed on some replicas only. A step that the
+    worker takes by itself is followed by the average of rounds.py.
+    """
+    if part.are_even or part.is_own_step:
+        return []
+    is_eager = tf.executing_eagerly()
+    changed = [one for one in state if is_eager or _is_in(one, changes.dependent)]
+    others = [one for one in changed if not _is_in(one, changes.means)]
+    return [one for one in others if not queues.is_queue(_copy(one))]
 
 
 def _unforeseen(

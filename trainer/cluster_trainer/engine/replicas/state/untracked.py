@@ -60,9 +60,11 @@ def noting(assign: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(assign)
     def assign_and_note(self: Any, *arguments: Any, **keywords: Any) -> Any:
         part = step_context.current()
-        if part is not None and not part.is_reduced and id(self.handle) not in part.assigned:
-            before = tf.identity(self) if tf.executing_eagerly() else None
-            part.assigned[id(self.handle)] = self, before
+        if part is not None and not part.is_reduced:
+            part.moves[id(self.handle)] += 1
+            if id(self.handle) not in part.assigned:
+                before = tf.identity(self) if tf.executing_eagerly() else None
+                part.assigned[id(self.handle)] = self, before
         return assign(self, *arguments, **keywords)
 
     return assign_and_note

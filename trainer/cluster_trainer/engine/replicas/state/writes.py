@@ -76,6 +76,10 @@ class Writes:
             if not all(_is_other_constant(write, rows) for write in writes_to(handle))
         ]
 
+    def number_of(self, variable: Any) -> int:
+        """Return the number of the operations that assign a variable."""
+        return len(writes_to(self._handle_of(variable)))
+
     @property
     def written(self) -> list[Any]:
         """The variables that the step assigns, whether or not the values depend on the share."""
