@@ -107,8 +107,9 @@ def seen_to(  # noqa: PLR0913
             dependent += more
     _count_all(counts, [before[id(one)] for one in counts], part.weight)
     _average_all(means, part.weight)
-    uneven = _uneven(averaged, changes, part)
-    momenta = statistics.momenta(model) if uneven else {}
+    momenta = statistics.momenta(model)
+    own = [one for one in statistics.of_users(model) if id(one) not in momenta]
+    uneven = _uneven([one for one in averaged if not _is_in(one, own)], changes, part)
     moved = [
         uneven_shares.Moved(one, before[id(one)], momenta.get(id(one), 1.0) ** moves[id(one)])
         for one in uneven
@@ -190,6 +191,12 @@ def _uneven(state: Sequence[Any], changes: _Changes, part: step_context.Share) -
 
     In a step that runs eagerly, a statistic may have changed on some replicas only. A step that the
     worker takes by itself is followed by the average of rounds.py.
+
+    Args:
+        state: the statistics of Keras's layers. State of the script's own may be a share's part of
+            a sum, such as accumulated gradients of a scaled loss.
+        changes: what the step has changed.
+        part: facts about the share.
     """
     if part.are_even or part.is_own_step:
         return []
