@@ -1,7 +1,7 @@
 """A fit resumes only with the same numbers in the script's losses, callbacks and layers."""
 
 import time
-from functools import partial
+from functools import partial, wraps
 
 import keras
 import numpy as np
@@ -13,6 +13,14 @@ from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_one, of_
 from cluster_trainer.fits.identity.training_description import training_described
 
 ALPHA = 2.0
+
+
+def logged(function):
+    @wraps(function)
+    def and_log(*arguments):
+        return function(*arguments)
+
+    return and_log
 
 
 def closing(over):
@@ -70,6 +78,17 @@ class Timed(keras.metrics.Metric):
         return self.share * (self.began + self.number), self.built, self.dtype
 
 
+class Decorated(keras.losses.Loss):
+    def __init__(self, gamma):
+        super().__init__()
+        self.gamma = gamma
+
+    @logged
+    @tf.function
+    def call(self, y, mine):
+        return self.gamma * (y - mine)
+
+
 rate = 3.0
 
 
@@ -98,12 +117,18 @@ def counting():
         (Own(7.0), 7.0),
         (Own(9.0).call, 9.0),
         (OfAGlobal(), ALPHA),
+        (Decorated(11.0), 11.0),
+        (tf.function(closing(3.0)), 3.0),
+        (logged(of_a_global), ALPHA),
+        (tf.function(Own(9.0).call), 9.0),
+        (Decorated(11.0).call, 11.0),
         (closing([1.0, 2.0]), [1.0, 2.0]),
         (closing(np.array([1, 2])), [1, 2]),
         (closing(tf.constant([1.0])), [1.0]),
     ],
     ids=[
         *("closure", "global", "partial", "object", "method", "global of an object"),
+        *("decorated", "tf.function", "decorator", "tf.function of a method", "decorated method"),
         *("list", "array", "tensor"),
     ],
 )

@@ -68,10 +68,19 @@ def functions_of(kind: type) -> dict[str, FunctionType]:
 def functions_in(kind: type) -> dict[str, FunctionType]:
     """Return the functions that a class itself defines, with those of its properties."""
     values = {
-        name: getattr(one, "__func__", getattr(one, "fget", one))
+        name: as_written(getattr(one, "__func__", getattr(one, "fget", one)))
         for name, one in vars(kind).items()
     }
     return {name: one for name, one in values.items() if isinstance(one, FunctionType)}
+
+
+def as_written(function: Any) -> Any:
+    """Return the function beneath `tf.function` and what packages, such as this one, wrap it in."""
+    while not isinstance(function, type) and hasattr(function, "__wrapped__"):
+        if isinstance(function, FunctionType) and is_of_script(function):
+            break  # a script's own decorator
+        function = function.__wrapped__
+    return function
 
 
 @cache

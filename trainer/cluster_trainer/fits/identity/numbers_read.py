@@ -13,6 +13,7 @@ import numpy as np
 
 from cluster_trainer.fits.identity.place import LIKE_A_TIME
 from cluster_trainer.own_code import (
+    as_written,
     functions_of,
     is_of_script,
     names_in,
@@ -59,8 +60,10 @@ def of_one(thing: Any) -> dict[str, Any]:
         return {**_numbers(given), **of_one(thing.func)}
     if inspect.ismethod(thing):
         return {**_of_object(thing.__self__, [thing.__func__]), **of_one(thing.__func__)}
+    thing = as_written(thing)
     if isinstance(thing, FunctionType):
-        return _numbers_of_function(thing) if is_of_script(thing) else {}
+        decorated = of_one(thing.__wrapped__) if hasattr(thing, "__wrapped__") else {}
+        return decorated | _numbers_of_function(thing) if is_of_script(thing) else {}
     if thing is None or not is_of_script(type(thing)):
         return {}
     return _of_object(thing, functions_of(type(thing)).values())
@@ -85,6 +88,7 @@ def _of_object(thing: Any, functions: Iterable[Callable[..., Any]]) -> dict[str,
             names = names_in(code).attributes
             read |= names
             waiting += [own[name] for name in names & own.keys()]
+            waiting += [as_written(getattr(function, "__wrapped__", None))]
             if isinstance(function, FunctionType):
                 outside |= _numbers_of_function(function)
     read -= set_by_packages(kind)
