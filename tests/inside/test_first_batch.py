@@ -590,6 +590,43 @@ def test_steps_of_kerass_own_that_run_eagerly_are_compared(caplog):
     assert len(lines(caplog)) == 1
 
 
+class Scaled(keras.losses.Loss):
+    """Divides by the usual error, in a variable of no model, and reads it by NumPy."""
+
+    def __init__(self):
+        super().__init__()
+        self.usual = tf.Variable(1.0, trainable=False)
+
+    def call(self, y_true, y_pred):
+        errors = crossentropy(y_true, y_pred)
+        self.usual.assign(0.5 * self.usual + 0.5 * errors.numpy().mean())
+        return errors / self.usual.numpy()
+
+
+def median_by_numpy(y_true, y_pred):
+    return ops.convert_to_tensor(np.median(crossentropy(y_true, y_pred).numpy()))
+
+
+def test_a_metric_by_numpy_that_depends_on_the_batch_is_told(caplog):
+    with strategy_of(2).scope():
+        model = network(odd=False)
+        loss = "sparse_categorical_crossentropy"
+        model.compile("adam", loss, metrics=[median_by_numpy], run_eagerly=True)
+    trained(model)
+    (line,) = lines(caplog)
+    assert "median_by_numpy" in line
+
+
+@pytest.mark.long
+def test_a_variable_that_an_eager_loss_by_numpy_assigns_is_put_back():
+    def usual_after(mode):
+        loss = Scaled()
+        fitted(lambda: (network(odd=False), "sgd", loss), strategy_of(2), mode, run_eagerly=True)
+        return loss.usual.numpy()
+
+    assert usual_after(CHECK) == usual_after(FirstBatchMode("off"))
+
+
 def test_a_train_step_that_runs_eagerly_is_called_once_for_each_batch_and_that_is_said(caplog):
     calls = []
 

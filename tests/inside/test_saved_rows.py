@@ -57,6 +57,14 @@ def test_other_numbers_of_replicas_have_the_sum_once_and_the_rest_each(strategy,
     assert others == [[0, 0, 0, 0, 0.5, 0.25]] * (strategy.num_replicas_in_sync - 1)
 
 
+def test_metrics_that_the_first_step_builds_are_not_mixed_up(caplog):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"], run_eagerly=True)
+    MetricRows(model).put_back(np.array([[1.0, 2.0, 3.0, 4.0]]))
+    assert MetricRows(model).take().tolist() == [[0.0, 0.0]]  # of the loss
+    assert "only the batches after the restart" in caplog.text
+
+
 def test_a_model_whose_metrics_were_taken_can_be_freed():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")

@@ -18,10 +18,12 @@ ON_DEVICES = [
     *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
     *["counts_of_a_loss_in_equal_batches", "same_tokens", "positions"],
     *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly", "schedule_free"],
-    *["centred_by_the_first_batch", "moving_means"],
+    *["centred_by_the_first_batch", "moving_means", "numbers_of_numpy"],
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum", "looked_at_before"]
+# In a strategy's scope, Keras builds a step's metrics from the outputs of `call`.
+OF_CALL = ["metrics_of_a_steps_outputs", "metrics_of_an_eager_steps_outputs"]
 # TensorFlow cannot sum in a branch of a step, or in a function that the step calls.
 IN_BRANCHES = {
     "reset_in_a_condition": "training (gradients)",
@@ -30,7 +32,7 @@ IN_BRANCHES = {
     "normalizes_in_a_loop": "training (BatchNorm)",
 }
 IN_FUNCTIONS = ["in_a_function", "in_a_function_eagerly", "normalizes_in_a_function"]
-REFUSED = [*NOT_ON_DEVICES, *IN_BRANCHES, *IN_FUNCTIONS]
+REFUSED = [*NOT_ON_DEVICES, *OF_CALL, *IN_BRANCHES, *IN_FUNCTIONS]
 OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in REFUSED]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
 # Workers run these programs only in the long tests: each is like another program.
@@ -39,6 +41,7 @@ LIKE_OTHERS = [
     *["apply_in_a_step_of_ones_own", "apply_and_update_step", "apply_that_accumulates"],
     *["apply_of_one_of_several", "apply_around_another"],
     *["moving_means", "moving_averages_of_pictures_eagerly"],
+    *["functions_run_eagerly", "metrics_of_an_eager_steps_outputs"],
 ]
 ON_WORKERS = [name for name in whole_batch.PROGRAMS if name not in LIKE_OTHERS]
 EX_CONFIG = 78

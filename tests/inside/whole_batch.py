@@ -813,7 +813,78 @@ def moving_averages_of_pictures(**options):
     return moving_averages(pictures, goals, *names, batch_size=1, **options)
 
 
+def error_by_numpy(y_true, y_pred):
+    return keras.ops.convert_to_tensor(np.mean(np.abs(y_true.numpy() - y_pred.numpy())))
+
+
+def loss_by_numpy(y_true, y_pred):
+    weights = 1 + (y_true.numpy() > 0)
+    return tf.reduce_mean(weights * (y_pred - y_true) ** 2, -1)
+
+
+def numbers_of_numpy():
+    """Train with a loss and a metric that compute with NumPy, as `run_eagerly` allows."""
+    model = keras.Sequential(layers()[1:])
+    model.compile("sgd", loss_by_numpy, metrics=[error_by_numpy], run_eagerly=True)
+    history = model.fit(X, Y, validation_data=(X, Y), **EPOCHS).history
+    return values(model) | history
+
+
+class ReadsItsLoss(keras.Sequential):
+    def train_step(self, data):
+        loss, gradients = loss_and_gradients(self, data)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": keras.ops.convert_to_tensor(np.float32(loss.numpy()))}
+
+
+def functions_run_eagerly(kind, *losses):
+    tf.config.run_functions_eagerly(True)  # noqa: FBT003
+    try:
+        model = kind(layers())
+        model.compile("sgd", *losses)
+        history = model.fit(X[:24], Y[:24], **EPOCHS).history
+        return values(model) | {"loss": history["loss"]}
+    finally:
+        tf.config.run_functions_eagerly(False)  # noqa: FBT003
+
+
+class Classifies(keras.Model):
+    """Returns a score of each example, and trains its class."""
+
+    def __init__(self):
+        super().__init__()
+        keras.utils.set_random_seed(0)
+        self.score = keras.layers.Dense(1, "sigmoid", name="score")
+        self.classes = keras.layers.Dense(3, "softmax", name="classes")
+        self.classes.build((None, 4))
+
+    def call(self, inputs):
+        return self.score(inputs)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            classes = self.classes(x)
+            loss = self.compute_loss(x, y, classes) + tf.reduce_mean(self(x))
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return self.compute_metrics(x, y, classes)
+
+
+def metrics_of_a_steps_outputs(**options):
+    """Train with an accuracy of classes, which for scores would be another metric."""
+    model, signs = Classifies(), np.sign(X[:, :1]).astype("int32") + 1
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"], **options)
+    history = model.fit(X, signs, **EPOCHS).history
+    return values(model) | {"accuracy": history["accuracy"]}
+
+
 PROGRAMS = {
+    "numbers_of_numpy": numbers_of_numpy,
+    "functions_run_eagerly": lambda: functions_run_eagerly(keras.Sequential, loss_by_numpy),
+    "functions_run_eagerly_in_a_step": lambda: functions_run_eagerly(ReadsItsLoss),
+    "metrics_of_a_steps_outputs": metrics_of_a_steps_outputs,
+    "metrics_of_an_eager_steps_outputs": lambda: metrics_of_a_steps_outputs(run_eagerly=True),
     "moving_means": moving_means,
     "moving_means_eagerly": lambda: moving_means(run_eagerly=True),
     "moving_averages_of_pictures": moving_averages_of_pictures,

@@ -24,6 +24,11 @@ def function_of(call: Callable[..., Any], **options: Any) -> Any:
     return tf.function(partial(call), autograph=False, reduce_retracing=True, **options)
 
 
+def runs_eagerly(model: Any) -> bool:
+    """Tell whether a model's steps run as Python, by its own switch or by TensorFlow's."""
+    return bool(model.run_eagerly or tf.config.functions_run_eagerly())
+
+
 def nodes_within(graph: tf.Graph) -> Iterator[Any]:
     """Yield the nodes of a function's graph, and of all functions that it calls."""
     definition = graph.as_graph_def()

@@ -29,7 +29,7 @@ from cluster_trainer.engine.first_batch.batch import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.due import TRAINING
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
-from cluster_trainer.engine.functions import function_of, seeded_draws_in
+from cluster_trainer.engine.functions import function_of, runs_eagerly, seeded_draws_in
 from cluster_trainer.engine.logs import Logs, PackedLogs
 from cluster_trainer.engine.replicas import (
     copies,
@@ -183,7 +183,7 @@ class Steps:
             return False
         self._has_variables, is_first = True, self.trains is None
         self._prepare(iterator.spec)
-        if self._model.run_eagerly:
+        if runs_eagerly(self._model):
             model = self._model
             is_built = building.has_call(model) and building.build(
                 model, iterator.spec, may_trace=True
@@ -205,7 +205,7 @@ class Steps:
         These are the functions of `tf.random` without `stateless_`. Steps that run eagerly have no
         trace.
         """
-        if self._model.run_eagerly:
+        if runs_eagerly(self._model):
             return []
         reading = self._reading(iterator.source)
         arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
@@ -285,7 +285,7 @@ class Steps:
             self._compare_data(batch, examples)
             shares = self._shares_of(batch)
             self._look_at(shares)
-            if self._replicas.total > 1 and not self._model.run_eagerly:
+            if self._replicas.total > 1 and not runs_eagerly(self._model):
                 self._trace(ONE, shares)
             with self._changes_noted():
                 last = self._one(shares)
@@ -334,7 +334,7 @@ class Steps:
         self._prepare(call.spec)
         if self._name == TRAINING:
             copied_weights.renew(self._model)
-        if self._model.run_eagerly:
+        if runs_eagerly(self._model):
             return self._run_eagerly(call, reading)
         self._look_again()
         if self._is_to_compare(call, reading):
@@ -368,7 +368,7 @@ class Steps:
         if not first.due.is_wanted():
             return False
         traced: Any = None
-        if not self._model.run_eagerly:
+        if not runs_eagerly(self._model):
             arguments = call.batches, tf.constant(1), reading, self._rounds.place()
             traced = self._trace(MANY, *arguments)
         return first.due.is_due(call.source, (self._traces, traced))
@@ -384,27 +384,30 @@ class Steps:
             arguments: the arguments with which it is traced.
             iterators: how often it takes a batch from the steps' own iterator.
         """
-        if self._model.run_eagerly:
-            traced = self._traced_to_compare(shares)
+        assert self._first_batch  # noqa: S101  otherwise no batch is due
+        may_repeat = True
+        if runs_eagerly(self._model):
+            may_repeat = self._may_be_repeated()
+            traced = self._traced_to_compare(shares) if may_repeat else None
         else:
             traced = self._trace(function, *arguments)
-        assert self._first_batch  # noqa: S101  otherwise no batch is due
-        self._first_batch.compare(shares, traced, iterators)
+        self._first_batch.compare(shares, traced, iterators, may_repeat=may_repeat)
 
-    def _traced_to_compare(self, shares: Any) -> Any:
-        """Return a trace of steps that run eagerly, to see their changes; None if impossible.
+    def _may_be_repeated(self) -> bool:
+        """Tell whether an eager step may be called again: Keras calls its own for traces as well.
 
-        It is possible if the step is Keras's own: Keras calls its parts for traces as well. A
-        script's own `train_step` or `test_step` expects exactly one call for each batch.
+        A script's own `train_step` or `test_step` expects exactly one call for each batch.
         """
         is_training = self._name == TRAINING
         is_keras_own = building.trains_as_keras if is_training else building.evaluates_as_keras
-        if not is_keras_own(self._model):
-            return None
+        return is_keras_own(self._model)
+
+    def _traced_to_compare(self, shares: Any) -> Any:
+        """Return a trace of steps that run eagerly, to see their changes; None if impossible."""
         # No symbolic tensor of the trace may stay in layers: eager steps cannot compute with it.
         with suppress(Exception), held_as_before(self._model), leaving_generators():
             return function_of(self._one_step).get_concrete_function(shares)
-        return None  # for example, a loss converts tensors to numbers
+        return None  # for example, a loss or a metric converts tensors to numbers
 
     def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from cluster_trainer.callbacks.state import states
 from cluster_trainer.callbacks.state.tracked import HOLDERS, VARIABLES, functions_of_steps
+from cluster_trainer.engine.functions import runs_eagerly
 from cluster_trainer.engine.running import of_a_user
 from cluster_trainer.installed import is_installed
 from cluster_trainer.own_code import (
@@ -109,7 +110,7 @@ def _state_of_model(model: keras.Model) -> dict[str, Any]:
             continue
         kind: type = type(layer)
         own = functions_of(kind)
-        traced = {"build"} if model.run_eagerly else TRACED
+        traced = {"build"} if runs_eagerly(model) else TRACED
         assigned = [names_in(one.__code__).stored for name, one in own.items() if name in traced]
         omitted = set_by_packages(kind).union(SET_ON_MODELS, *assigned)
         prefix = "" if layer is model else f"{layer.name}."
@@ -118,7 +119,7 @@ def _state_of_model(model: keras.Model) -> dict[str, Any]:
             for name, value in vars(layer).items()
             if name not in omitted and not name.startswith(OF_TRACKING)
         }
-    if model.run_eagerly:
+    if runs_eagerly(model):
         for function in functions_of_steps(model).values():
             found |= _used_by(function)
     return found

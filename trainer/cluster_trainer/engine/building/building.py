@@ -24,10 +24,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import ring_of
+from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.engine.building import copied_weights
 from cluster_trainer.engine.building.on_zeros import CallChangesError, call_on_zeros
 from cluster_trainer.engine.building.unbuilt import Unbuilt
+from cluster_trainer.engine.functions import runs_eagerly
 from cluster_trainer.private import keras_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -114,12 +115,16 @@ def build(
     with model.distribute_strategy.scope():
         if may_trace and model in _built_by_steps:
             return False
-        if not _all_built(model):
+        is_layers_only = _builds_loss_and_metrics(model, trains=trains)
+        if _lacks_layers(model) if is_layers_only else not _all_built(model):
             given = batch()
             as_in_step = trains and trains_as_keras(model) and _try(model, _as_a_step, given)
             try:
                 with _as_if_built(model.optimizer):
-                    _as_in_a_scope(model, given)
+                    if is_layers_only:
+                        _as_in_a_scope(model, given, _layers)
+                    else:
+                        _all_but_optimizer(model, given)
             except Exception as error:
                 if not may_trace or _is_as_keras(model, STEP if trains else TEST_STEP):
                     raise
@@ -143,7 +148,8 @@ def build_for_first_step(model: Any, batch: Callable[[], Any]) -> None:
         return
     if is_alone(model):
         is_built = all(one.built for one in (*_compiled(model), model.optimizer))
-        if trains_as_keras(model) and not (is_built or model.run_eagerly or _has_own_builds(model)):
+        is_left = runs_eagerly(model) or _has_own_builds(model)
+        if trains_as_keras(model) and not (is_built or is_left):
             _try(model, _all_as_a_step, batch())
         return
     if not trains_as_keras(model):
@@ -190,7 +196,7 @@ def _drawing_once(model: Any) -> Iterator[None]:
     `build` are kept. Python's generator is not restored, because initializers that a `build`
     creates take their seeds from it.
     """
-    if not model.run_eagerly:
+    if not runs_eagerly(model):
         yield
         return
     own, state, is_building = keras_names.MAYBE_BUILD.own, np.random.get_state(), False  # noqa: NPY002
@@ -230,21 +236,70 @@ def _warnings_if_it_works() -> Iterator[None]:
         )
 
 
-def _as_in_a_scope(model: Any, batch: Any) -> None:
-    """Build the parts that Keras builds in a strategy's scope, if necessary by a call on zeros.
+def _builds_loss_and_metrics(model: Any, *, trains: bool) -> bool:
+    """Tell whether a step builds the loss and the metrics, as in Keras, from its own outputs.
 
-    Three ways are tried in turn: a call on symbols with TensorFlow's functions inlined, a call on
-    symbols alone, and a call on zeros followed by one on symbols. A function that needs AutoGraph
-    cannot be inlined. A layer that creates variables from numbers cannot be called on symbols.
+    Keras builds them from the outputs of `call` in a strategy's scope, which has to come first if
+    a process has several replicas.
+    """
+    if _is_as_keras(model, ("train_step" if trains else "test_step",)):
+        return False
+    has_scope = keras_names.strategy_given(model) is not None
+    return not has_scope and Replicas.of(model.distribute_strategy).local == 1
+
+
+def _all_but_optimizer(model: Any, batch: Any) -> None:
+    """Build layers, loss and metrics; see `_as_in_a_scope`.
+
+    The functions of a loss or a metric that runs eagerly may compute with NumPy, so they cannot be
+    called on symbols. Their objects are built from the shapes of labels and outputs, and what they
+    create when they are first called is left to the first step.
+    """
+    try:
+        _as_in_a_scope(model, batch, keras_names.symbolic_build)
+    except CallChangesError:
+        raise
+    except Exception:
+        if not runs_eagerly(model):
+            raise
+        if _lacks_layers(model):
+            _as_in_a_scope(model, batch, _layers)
+        _try(model, _loss_and_metrics, batch)
+
+
+def _layers(model: Any, batch: Any) -> None:
+    x, *_ = keras.utils.unpack_x_y_sample_weight(keras.tree.map_structure(symbol, batch))
+    keras_names.compute_output_spec(model, x, training=False)
+
+
+def _loss_and_metrics(model: Any, batch: Any) -> None:
+    """Build loss and metrics without calling their functions."""
+
+    def build_each(x: Any, y: Any, _: Any) -> None:
+        outputs = _outputs(model, x)
+        for one in _compiled(model):
+            if not one.built:
+                one.build(y, outputs)
+
+    _in_symbols(build_each, batch)
+
+
+def _as_in_a_scope(model: Any, batch: Any, build_part: Callable[[Any, Any], None]) -> None:
+    """Build parts as Keras does in a strategy's scope, if necessary by a call on zeros.
+
+    Three ways are tried in turn: `build_part` with TensorFlow's functions inlined, `build_part`
+    alone, and a call on zeros followed by `build_part`, which calls the model on symbols. A
+    function that needs AutoGraph cannot be inlined. A layer that creates variables from numbers
+    cannot be called on symbols.
 
     Raises:
         CallChangesError: a call on zeros would have a lasting effect.
         Exception: Keras's own, if all three ways fail.
     """
-    if _try(model, _inlined, batch):
+    if _try(model, _inlined(build_part), batch):
         return
     try:
-        _whole(model, keras_names.symbolic_build, batch)
+        _whole(model, build_part, batch)
     except Exception as error:
         if not has_call(model):
             raise
@@ -254,12 +309,15 @@ def _as_in_a_scope(model: Any, batch: Any) -> None:
             raise changes from error
         if not is_built:
             raise
-        _whole(model, keras_names.symbolic_build, batch)
+        _whole(model, build_part, batch)
 
 
-def _inlined(model: Any, batch: Any) -> None:
-    with _functions_inlined():
-        keras_names.symbolic_build(model, batch)
+def _inlined(build_part: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def build_inlined(model: Any, batch: Any) -> None:
+        with _functions_inlined():
+            build_part(model, batch)
+
+    return build_inlined
 
 
 def _all_as_a_step(model: Any, batch: Any) -> None:

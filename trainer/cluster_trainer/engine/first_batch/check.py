@@ -74,14 +74,18 @@ class FirstBatch:
         self._model, self._step, self._logs, self._name = model, step, logs, name
         self._strategy = model.distribute_strategy
         self.due = Due(model, name, otherwise)
+        self._state: Snapshot | None = None
 
-    def compare(self, shares: Sequence[Any], traced: Any, iterators: int) -> None:
+    def compare(
+        self, shares: Sequence[Any], traced: Any, iterators: int, *, may_repeat: bool = True
+    ) -> None:
         """Compare the two ways, and report differences; all workers call this.
 
         Args:
             shares: the local replicas' shares, each with its weight.
             traced: a trace of the step; None: it runs eagerly, and cannot be traced.
             iterators: how often the trace takes a batch from the steps' own iterator.
+            may_repeat: whether the step may be called more than once for a batch.
 
         Raises:
             ConfigurationError: the results differ, and TRAINER_FIRST_BATCH is refuse.
@@ -89,7 +93,7 @@ class FirstBatch:
         """
         workers = workers_of(self._strategy)
         try:
-            self._must_be_comparable(traced, iterators)
+            self._must_be_comparable(traced, iterators, may_repeat=may_repeat)
             found = self._compared(shares, traced)
         except Exception as error:  # a script's own step may fail eagerly
             if (ring := ring_of(self._strategy)) is not None and ring.error is not None:
@@ -116,19 +120,21 @@ class FirstBatch:
                 *(self.due.title, text, self._name),
             )
 
-    def _must_be_comparable(self, traced: Any, iterators: int) -> None:
+    def _must_be_comparable(self, traced: Any, iterators: int, *, may_repeat: bool) -> None:
         """Refuse a step that cannot run twice, or cannot run eagerly.
 
         Raises:
             NotComparableError: the step cannot; the text gives the reason.
         """
-        if traced is None:
+        if not may_repeat:
             raise NotComparableError(
                 "your own step runs eagerly, expects to be called once for each batch, and may "
                 "change anything"
             )
         if any(map(_is_of_float8, keras_names.layers_within(self._model))):
             raise NotComparableError("layers of float8 cannot run eagerly")
+        if traced is None:
+            return
         if calls_python(traced):
             raise NotComparableError("the step calls a function of Python's each time")
         if uses_something_up(traced, iterators):
@@ -138,12 +144,12 @@ class FirstBatch:
         """Compute both ways; return the messages by kind."""
         batch, noted = Batch.of(shares, self._strategy), self._logs.noted
         with _as_one_device(self._model):
-            state = Snapshot(self._model, traced)
+            self._state = state = Snapshot(self._model, traced)
             try:
                 return self._both(batch, state)
             finally:
                 state.restore()
-                self._logs.noted = noted
+                self._logs.noted, self._state = noted, None
 
     def _both(self, batch: Batch, state: Snapshot) -> dict[str, str]:
         before, peak, ways = state.own_values(), Peak.from_now(), batch.ways()
@@ -221,7 +227,11 @@ class FirstBatch:
             place = 0 if first is None else int(context.replica_id_in_sync_group) - first
             with step_context.computing(weight, rows=rows_known(part)) as share:
                 share.first_batch = ways[place]
-                return finish(self._step(part), weight, part)
+                try:
+                    return finish(self._step(part), weight, part)
+                finally:
+                    if self._state:
+                        self._state.note(share.assigned)
 
         given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
         each = tensorflow_names.for_each_replica(given)

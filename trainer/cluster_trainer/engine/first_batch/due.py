@@ -17,6 +17,7 @@ from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts
 from cluster_trainer.engine.first_batch.snapshot import Variable
 from cluster_trainer.engine.first_batch.switches import positions, switches
+from cluster_trainer.engine.functions import runs_eagerly
 from cluster_trainer.private import keras_names
 
 TRAINING = "training"
@@ -91,7 +92,7 @@ class Due:
         why = ""
         if source is not None and source.is_distributed:
             why = "TensorFlow shares the data out"
-        elif source is not None and source.calls_users and self._model.run_eagerly:
+        elif source is not None and source.calls_users and runs_eagerly(self._model):
             # Both may draw from NumPy. Its generator cannot be restored while the threads read.
             why = "the step runs eagerly, beside threads that read data"
         if why:

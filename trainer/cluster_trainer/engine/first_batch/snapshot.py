@@ -45,12 +45,12 @@ class Snapshot:
 
     Args:
         model: the compiled model.
-        traced: a trace of the step.
+        traced: a trace of the step; None: `note` gets the variables that the model does not track.
     """
 
     def __init__(self, model: keras.Model, traced: Any) -> None:
         known = {id(one.handle): one for one in copies_of(_of_model(model))}
-        for one in traced.graph.external_captures:
+        for one in traced.graph.external_captures if traced else ():
             if (variable := variable_of(one)) is not None:
                 known[id(one)] = variable
         self._before = {key: (one, one.read()) for key, one in known.items()}
@@ -58,6 +58,12 @@ class Snapshot:
         local = Replicas.of(model.distribute_strategy).local
         own = _own_state(model, known)
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}
+
+    def note(self, assigned: Mapping[int, tuple[Any, tf.Tensor | None]]) -> None:
+        """Take the earlier values of variables that an eager step has assigned, by handle."""
+        for key, (one, before) in assigned.items():
+            if before is not None:
+                self._before.setdefault(key, (Variable(one.handle, one.dtype), before))
 
     def restore(self) -> None:
         """Restore the variables, bit for bit, and the attributes."""

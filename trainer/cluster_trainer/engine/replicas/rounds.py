@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, count, count_of_all, ring_of, summed
+from cluster_trainer.engine.functions import runs_eagerly
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.replicas.changes import WIRE, Changes
 from cluster_trainer.engine.replicas.state import own_state
@@ -101,7 +102,7 @@ class Rounds:
         self._counters: Sequence[Any] = ()
         # An eager step may assign a variable in some steps of a round only.
         self._untracked: dict[int, Any] = {}
-        is_rounded = steps > 1 and process_ring.gradients_wire() == WIRE and not model.run_eagerly
+        is_rounded = steps > 1 and process_ring.gradients_wire() == WIRE and not runs_eagerly(model)
         self._changes = Changes() if is_rounded else None
 
     @property

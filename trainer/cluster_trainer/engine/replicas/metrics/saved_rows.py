@@ -1,5 +1,6 @@
 """Takes and restores the metrics' variables on each replica, for checkpoints."""
 
+import logging
 from typing import Any
 from weakref import ref
 
@@ -10,6 +11,8 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import count, count_of, gathered, number, ring_of
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, statistics, step_context
+
+log = logging.getLogger("trainer")
 
 
 class MetricRows:
@@ -36,7 +39,16 @@ class MetricRows:
         If the number of replicas has changed, the first replica gets the sum of all values that are
         summed over replicas, and the others get 0. All other values of a metric, such as a mean or
         a constant, are the saved first replica's on all replicas.
+
+        A step that runs eagerly may still have to build some metrics. In that case nothing is put
+        back, and a warning says so.
         """
+        if rows.shape[1] != len(self._are_summed()):
+            log.warning(
+                "the metrics of this epoch cover only the batches after the restart, because the "
+                "first step builds some of them (run_eagerly)"
+            )
+            return
         if len(rows) != self._total:
             first = np.where(self._are_summed(), rows.sum(0), rows[0])
             others = np.where(self._are_summed(), 0.0, rows[0])
