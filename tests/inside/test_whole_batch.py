@@ -19,6 +19,7 @@ ON_DEVICES = [
     *["counts_of_a_loss_in_equal_batches", "same_tokens", "positions"],
     *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly", "schedule_free"],
     *["centred_by_the_first_batch", "moving_means", "numbers_of_numpy"],
+    *["predictions_with_other_rows"],
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum", "looked_at_before"]
@@ -42,6 +43,7 @@ LIKE_OTHERS = [
     *["apply_of_one_of_several", "apply_around_another"],
     *["moving_means", "moving_averages_of_pictures_eagerly"],
     *["functions_run_eagerly", "metrics_of_an_eager_steps_outputs"],
+    *["predictions_with_other_rows_eagerly"],
 ]
 ON_WORKERS = [name for name in whole_batch.PROGRAMS if name not in LIKE_OTHERS]
 EX_CONFIG = 78

@@ -879,7 +879,59 @@ def metrics_of_a_steps_outputs(**options):
     return values(model) | {"accuracy": history["accuracy"]}
 
 
+class OtherRows(keras.Model):
+    """Returns scores, a table, two views of the batch and their mean; only scores have its rows."""
+
+    def __init__(self, table):
+        super().__init__()
+        keras.utils.set_random_seed(0)
+        self.dense = keras.layers.Dense(2)
+        self.table = self.add_weight(shape=(table, 2), initializer="random_normal")
+
+    def call(self, inputs):
+        found = self.dense(inputs)
+        views = tf.concat([found, -found], 0)
+        return found, tf.convert_to_tensor(self.table), views, tf.reduce_mean(views[:7], 0)
+
+
+def predictions_with_other_rows(table, rows, **options):
+    model = OtherRows(table)
+    model.compile("sgd", "mse", **options)
+    numbers = np.random.default_rng(1).normal(size=(rows, 4)).astype("float32")
+    data = ((numbers[start : start + 20],) for start in range(0, rows, 20))
+    names = "scores", "table", "views", "mean"
+    found = model.predict(data if rows < 300 else numbers, batch_size=rows, verbose=0)
+    return {name: one.tolist() for name, one in zip(names, found, strict=True)}
+
+
+class OfATable(keras.Model):
+    """Returns the table alone, which may have as many rows as a share."""
+
+    def __init__(self, rows):
+        super().__init__()
+        keras.utils.set_random_seed(0)
+        self.table = self.add_weight(shape=(rows, 2), initializer="random_normal")
+
+    def call(self, inputs):
+        del inputs
+        return tf.convert_to_tensor(self.table)
+
+
+def predictions_of_a_table_like_a_share():
+    rows = np.zeros((300, 4), "float32")
+    return {
+        str(size): OfATable(size).predict(rows, batch_size=300, verbose=0).tolist()
+        for size in (100, 150)
+    }
+
+
 PROGRAMS = {
+    "predictions_with_other_rows": lambda: predictions_with_other_rows(5, 301),
+    "predictions_with_other_rows_eagerly": lambda: predictions_with_other_rows(
+        7, 300, run_eagerly=True
+    ),
+    "predictions_with_other_rows_of_a_generator": lambda: predictions_with_other_rows(5, 81),
+    "predictions_of_a_table_like_a_share": predictions_of_a_table_like_a_share,
     "numbers_of_numpy": numbers_of_numpy,
     "functions_run_eagerly": lambda: functions_run_eagerly(keras.Sequential, loss_by_numpy),
     "functions_run_eagerly_in_a_step": lambda: functions_run_eagerly(ReadsItsLoss),

@@ -43,6 +43,21 @@ def gathered(ring: RenewableRing, value: tf.Tensor, what: str) -> tf.Tensor:
     return _merged(of_all, [value], what)[0]
 
 
+def gathered_if_all(
+    ring: RenewableRing, value: tf.Tensor, may: tf.Tensor, what: str
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Gather if `may` is true on all replicas of all workers; see `over_ring.gathered_if_all`."""
+
+    def of_all(strategy: tf.distribute.Strategy, each: Any, may_each: Any) -> Any:
+        with tf.device(HOST):
+            mine = tf.concat(strategy.experimental_local_results(each), 0)
+            may_all = tf.reduce_all(strategy.experimental_local_results(may_each))
+        return _copies(over_ring.gathered_if_all(ring, mine, may_all, what), strategy)
+
+    found, is_of_all = _merged(of_all, [value, may], what)
+    return found, is_of_all
+
+
 def _merged(of_all: Callable[..., Any], values: Sequence[Any], what: str) -> list[Any]:
     # The arguments of a function have no device yet; their identities do.
     own = [tf.nest.map_structure(tf.identity, one, expand_composites=True) for one in values]

@@ -96,6 +96,26 @@ def gathered(ring: RenewableRing, value: tf.Tensor, what: str = "") -> tf.Tensor
     return tf.ensure_shape(found, [None, *value.shape[1:]])
 
 
+def gathered_if_all(
+    ring: RenewableRing, value: tf.Tensor, may: tf.Tensor, what: str = ""
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the result of `gathered` if `may` is true on all workers, and whether it is.
+
+    If it is not, each worker gets its own value. `may` is bool [], and is sent with the value.
+    """
+
+    def gather(mine: np.ndarray, may: np.bool_) -> tuple[np.ndarray, np.bool_]:
+        answers = ring.all_gather(as_bytes(mine, bytes([bool(may)])), what=what)
+        if not all(one[-1] for one in answers):
+            return mine, np.bool_(False)  # noqa: FBT003
+        parts = [_from_bytes(one, mine) for one in answers]
+        _refuse_unlike([part.shape for part in parts], what)
+        return np.concatenate(parts), np.bool_(True)  # noqa: FBT003
+
+    found, is_of_all = _called(gather, [value, may], [value.dtype, tf.bool])
+    return tf.ensure_shape(found, [None, *value.shape[1:]]), tf.ensure_shape(is_of_all, [])
+
+
 def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
     """Refuse tensors that cannot be concatenated, on all workers."""
     if len({shape[1:] for shape in shapes}) > 1:
@@ -106,14 +126,17 @@ def _refuse_unlike(shapes: Sequence[tuple[int, ...]], what: str) -> None:
         )
 
 
-def as_bytes(array: np.ndarray) -> bytes:
-    """Return an array as bytes: its shape, each string's length if it has strings, and content."""
+def as_bytes(array: np.ndarray, more: bytes = b"") -> bytes:
+    """Return an array as bytes: its shape, each string's length if it has strings, and content.
+
+    `more` is appended.
+    """
     shape = np.array(array.shape, np.int64).tobytes()
     if array.dtype != object:
-        return shape + array.tobytes()
+        return b"".join([shape, array.tobytes(), more])
     strings = array.ravel().tolist()
     lengths = np.array([len(one) for one in strings], np.int64)
-    return b"".join([shape, lengths.tobytes(), *strings])
+    return b"".join([shape, lengths.tobytes(), *strings, more])
 
 
 def _from_bytes(content: bytes, like: np.ndarray) -> np.ndarray:

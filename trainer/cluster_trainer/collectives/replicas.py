@@ -222,6 +222,32 @@ def gathered(value: tf.Tensor, what: str = "") -> tf.Tensor:
     return tf.cast(over_all, value.dtype)
 
 
+def gathered_if_all(
+    values: Sequence[tf.Tensor], may: tf.Tensor, what: str = ""
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Return the result of `gathered` for each value if `may` is true on all replicas.
+
+    Call it in a replica context. Over a ring, this takes no exchange more than `gathered`.
+
+    Args:
+        values: see `gathered`; there is at least one.
+        may: whether this replica's values may be concatenated with the others', bool [].
+        what: see `gathered`.
+
+    Returns:
+        the values, and whether they were gathered, bool []. If not, the values have no meaning.
+    """
+    if _alone:
+        return [gathered(one, what) for one in values], may
+    strategy = tf.distribute.get_strategy()
+    if ring := ring_of(strategy):
+        over = _over_devices() if _count_of(strategy) > 1 else over_ring
+        found = [over.gathered_if_all(ring, one, may, what) for one in values]
+        return [one for one, _ in found], found[0][1]
+    (agreeing,) = summed([tf.cast(may, tf.int32)], what)
+    return [gathered(one, what) for one in values], agreeing == count()
+
+
 def number() -> tf.Tensor:
     """Return this replica's number among all, from 0, int32 []; call it in a replica context."""
     if _alone:

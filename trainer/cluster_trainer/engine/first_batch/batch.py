@@ -53,7 +53,7 @@ class Batch:
             raise NotComparableError("it has too few examples, or sparse ones")
         if ring_of(strategy) is None and any(map(_has_texts, parts)):
             raise NotComparableError("TensorFlow's strategies cannot gather texts")
-        return cls(parts, weights, _cuts(rows, workers), _gathered(parts, strategy))
+        return cls(parts, weights, _cuts(rows, workers), joined(parts, strategy))
 
     def ways(self) -> list[Way]:
         """Return a way for each local replica that computes its share."""
@@ -91,7 +91,7 @@ def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
     return [[*cuts] for cuts in found]
 
 
-def _gathered(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
+def joined(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
     """Return the rows of all replicas, in order; values without rows are the same on all."""
 
     def gather(value: Any) -> Any:
