@@ -209,6 +209,55 @@ def test_an_assertion_that_fails_on_the_whole_batch_stays_as_it_is():
         trained(lambda: keras.Sequential([Asserting(3 * BATCH), layers.Dense(1)]), UNKNOWN)
 
 
+class OfShape(keras.Sequential):
+    """Takes the number of rows from the shape, which is known on one device."""
+
+    def __init__(self, ones=lambda rows: tf.ones((rows, 1)), *, counts=False):
+        super().__init__([keras.Input((4,)), layers.Dense(1)])
+        self.ones = ones
+        self.counter = tf.Variable(0, trainable=False) if counts else None
+
+    def train_step(self, data):
+        inputs, _ = data
+        ones = self.ones(inputs.shape[0])
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(inputs) - ones) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        if self.counter is not None:
+            self.counter.assign_add(1)
+        return {"loss": loss}
+
+
+@pytest.mark.parametrize(
+    ("make", "replicas", "why"),
+    [
+        (OfShape, 3, "16 rows cannot be divided equally among 3 replicas"),
+        (lambda: OfShape(counts=True), 2, "such as a count of steps"),
+        pytest.param(
+            lambda: OfShape(lambda rows: tf.constant([1.0] * (2 * rows // 2))[:, None]),
+            *(3, "16 rows cannot be divided equally"),
+            marks=pytest.mark.long,
+        ),
+    ],
+    ids=["unequal shares", "with a counter", "with arithmetic"],
+)
+def test_a_shape_that_is_unknown_for_a_share_is_named(make, replicas, why, capsys):
+    with pytest.raises(SystemExit) as ended:
+        trained(make, KNOWN, replicas=replicas)
+    assert ended.value.code == ExitCode.BAD_CONFIGURATION
+    said = capsys.readouterr().err
+    assert "On one device `x.shape[0]` is 16" in said
+    assert why in said
+    assert "Write `tf.shape(x)[0]`" in said
+    assert f'received "{__file__}:' in said
+
+
+def test_a_shape_that_is_unknown_on_one_device_too_keeps_its_error():
+    with pytest.raises((ValueError, TypeError), match="None"):
+        trained(OfShape, UNKNOWN, replicas=3)
+
+
 class Raises(keras.callbacks.Callback):
     def on_epoch_end(self, *_):
         raise AssertionError

@@ -9,6 +9,7 @@ from cluster_trainer.collectives.ring.errors import (
     OtherCall,
     OutOfStep,
     PeerLost,
+    Refused,
     RingError,
 )
 from cluster_trainer.problems import ExitCode
@@ -20,6 +21,12 @@ def test_a_ring_that_has_ended_is_worth_another_try(kind):
     code, reason = judge(kind("rank 1 was lost: no heartbeat"), 2)
     assert code == ExitCode.PEER_LOST
     assert reason == f"a peer was lost ({kind.__name__}: rank 1 was lost: no heartbeat)"
+
+
+def test_a_refused_program_ends_all_workers_for_good():
+    code, reason = judge(Refused("refused by rank 1: the step fails on a share"), 2)
+    assert code == ExitCode.BAD_CONFIGURATION
+    assert reason == "refused by rank 1: the step fails on a share"
 
 
 def test_workers_at_different_calls_are_the_programs_fault(caplog, monkeypatch):

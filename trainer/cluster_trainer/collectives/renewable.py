@@ -219,6 +219,11 @@ class RenewableRing:
         if self._ring:
             self._ring.abort(reason)
 
+    def refuse(self, why: str) -> None:
+        """See Ring.refuse."""
+        if self._ring:
+            self._ring.refuse(why)
+
     def leave(self) -> None:
         """See Ring.leave."""
         if self._ring:

@@ -92,7 +92,7 @@ class EpochIterator(keras_names.EpochIterator):
         self._workers = workers_of(self._strategy)
         self._round = rounds.steps_of_round(self._strategy) if call.name == TRAINS else 1
         self.source = self._agreed_source(replicas)
-        call.batch = self.source.whole_batch
+        call.again = partial(self.source.again, 0, 0, 1)
         self._num_batches = self.source.num_batches
         if self._may_be_done_alone(call):
             self._refuse_own_rows()
@@ -315,6 +315,8 @@ class EpochIterator(keras_names.EpochIterator):
                 begins_epoch=is_first,
             )
             running.current().done = partial(_done_with, call, done)
+            place = self._pass, self._steps_seen, steps
+            running.current().again = partial(self.source.again, *place)
             with self._taking_a_stop(call, done):
                 yield done, done + self._said(steps, left) - 1, call
             self._steps_per_call.after_call(call.done, call.seconds, is_first=call.is_first)

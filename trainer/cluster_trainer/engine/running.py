@@ -13,6 +13,7 @@ from weakref import WeakSet
 import keras
 from keras.callbacks import Callback
 
+from cluster_trainer.engine.data.again import Again
 from cluster_trainer.engine.data.given_arrays import GivenArrays
 from cluster_trainer.engine.data.same_data import reading_ends
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
@@ -91,7 +92,8 @@ class Running:
         arrays: the arrays of a fit that may begin again; None: it does not.
         has_iterator: whether the fit's own iterator, which is the first, exists.
         done: returns how many steps of the epoch are done; None: unknown.
-        batch: reads one batch of the data again, as one device would get it, to explain an error.
+        again: reads the batches again, from those that failed on, to explain an error; None: it
+            cannot.
     """
 
     name: str = "a loop"
@@ -106,7 +108,7 @@ class Running:
     arrays: GivenArrays | None = None
     has_iterator: bool = False
     done: Callable[[], int] | None = None
-    batch: Callable[[], Any] = lambda: None
+    again: Callable[[], Again | None] = lambda: None
 
     @property
     def logs_of_epoch(self) -> dict[str, Any]:

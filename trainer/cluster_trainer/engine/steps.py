@@ -129,6 +129,11 @@ class Steps:
             self._has_variables = False
             self.forget_traces()
 
+    @property
+    def counts_untracked(self) -> bool:
+        """Whether the steps change whole numbers in variables that the model does not track."""
+        return any(map(own_state.is_whole_number, self._foreseen))
+
     def forget_traces(self) -> None:
         """Discard the traces, because something that they contain has changed."""
         self._make_functions()

@@ -14,6 +14,7 @@ import tensorflow as tf
 from cluster_trainer.collectives.replicas import Replicas
 
 INPUT, SUMS = "input", "sums"
+CLOCK = "cluster_trainer_clock"  # in the names of operations that read the clock
 T = TypeVar("T")
 _names = itertools.count()
 
@@ -52,10 +53,10 @@ class Waits:
             return take()
         total = self._total(name)
         with tf.control_dependencies(_tensors(ready)):
-            begin = tf.timestamp()
+            begin = tf.timestamp(CLOCK)
         taken = take()  # after the clock was read: operations with effects keep their order
         with tf.control_dependencies([begin, *_tensors(taken)]):
-            seconds = tf.timestamp() - begin
+            seconds = tf.timestamp(CLOCK) - begin
         noted = tf.raw_ops.AssignAddVariableOp(resource=total, value=seconds)
         return _after(noted, taken)
 

@@ -14,7 +14,12 @@ from cluster_trainer.problems import (
     StopRequestedError,
     TrainingDivergedError,
 )
-from cluster_trainer.process.lost_peer import gist, is_other_call, tells_of_lost_peer
+from cluster_trainer.process.lost_peer import (
+    gist,
+    is_other_call,
+    is_refusal,
+    tells_of_lost_peer,
+)
 from cluster_trainer.process.stop import SIGNAL_CODES, STOP_SIGNALS
 from cluster_trainer.results.on_screen.screen import OWN
 
@@ -29,7 +34,7 @@ def judge(error: Exception, num_workers: int) -> tuple[int, str]:
         return SIGNAL_CODES + error.signal_number, str(error)
     if isinstance(error, PeerLostError):
         return ExitCode.PEER_LOST, str(error)
-    if isinstance(error, TrainingDivergedError) or is_other_call(error):
+    if isinstance(error, TrainingDivergedError) or is_other_call(error) or is_refusal(error):
         # The same settings, or the same program, would lead to it again.
         return ExitCode.BAD_CONFIGURATION, str(error)
     if num_workers > 1 and tells_of_lost_peer(error):

@@ -31,7 +31,7 @@ HEADING = re.compile(
 def tells_of_lost_peer(error: Exception) -> bool:
     """Tell whether an error means that another worker is gone; in doubt it does."""
     names = {kind.__name__ for kind in type(error).__mro__}  # of classes that are not imported here
-    if is_other_call(error):
+    if is_other_call(error) or is_refusal(error):
         return False
     if "RingError" in names:
         return True
@@ -53,3 +53,8 @@ def gist(error: Exception) -> str:
     """Return an error's kind and its first informative line."""
     lines = [line for line in str(error).splitlines() if not HEADING.match(line)]
     return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"
+
+
+def is_refusal(error: Exception) -> bool:
+    """Tell whether a worker of the ring has found that the program cannot train on several."""
+    return any(kind.__name__ == "Refused" for kind in type(error).__mro__)

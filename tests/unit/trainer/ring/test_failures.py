@@ -17,6 +17,7 @@ from cluster_trainer.collectives.ring.errors import (
     OutOfStep,
     PeerLeft,
     PeerLost,
+    Refused,
     RingError,
 )
 from cluster_trainer.collectives.ring.headers import HEADER, Operation, Record, Word
@@ -135,6 +136,15 @@ def test_a_signal_handler_may_abort_at_any_moment() -> None:
         made[0].abort("first")
         found = outcomes(made, Ring.barrier)
     assert [type(problem) for problem in found] == [Aborted, Aborted]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_refusal_reaches_all_ranks_with_its_reason(size: int) -> None:
+    with rings(size) as made:
+        made[0].refuse("the step fails on a share")
+        found = outcomes(made, Ring.barrier)
+    assert [type(problem) for problem in found] == [Refused] * size
+    assert "refused by rank 0: the step fails on a share" in str(found[1])
 
 
 def test_a_long_reason_arrives_cut() -> None:

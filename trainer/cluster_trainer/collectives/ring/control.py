@@ -22,6 +22,7 @@ from cluster_trainer.collectives.ring.errors import (
     OutOfStep,
     PeerLeft,
     PeerLost,
+    Refused,
     RingError,
 )
 from cluster_trainer.collectives.ring.headers import Record, Word, records
@@ -36,6 +37,7 @@ ERRORS: dict[Word, type[RingError]] = {  # the more specific ones first
     Word.LOST: PeerLost,
     Word.OUT_OF_STEP: OutOfStep,
     Word.ABORTED: Aborted,
+    Word.REFUSED: Refused,
 }
 
 

@@ -48,6 +48,10 @@ class Aborted(RingError):  # noqa: N818
     """`abort` was called, here or on another worker."""
 
 
+class Refused(RingError):  # noqa: N818
+    """`refuse` was called, here or on another worker: the program cannot train on several."""
+
+
 class Fate:
     """Tells whether the ring has failed or closed; the first failure wakes all waiting threads.
 

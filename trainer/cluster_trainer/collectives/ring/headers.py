@@ -42,6 +42,7 @@ class Word(IntEnum):
     OTHER_CALL = 6
     LEFT_BEFORE = 7
     """`LEFT` of another rank, reported by a rank that still needed it."""
+    REFUSED = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from cluster_trainer.collectives.ring.errors import (
     Fate,
     OutOfStep,
     PeerLeft,
+    Refused,
     RingError,
 )
 from cluster_trainer.collectives.ring.headers import LONGEST_WHAT, Header, Operation
@@ -225,6 +226,13 @@ class Ring:
         Any thread may call this.
         """
         self._fate.fail(Aborted(f"aborted by rank {self.rank}: {reason}", self.rank))
+
+    def refuse(self, why: str) -> None:
+        """End the ring on all ranks, whose program cannot train: they raise `Refused`.
+
+        Any thread may call this.
+        """
+        self._fate.fail(Refused(f"refused by rank {self.rank}: {why}", self.rank))
 
     def leave(self) -> None:
         """End the ring on all ranks without waiting for them; they raise `PeerLeft`.

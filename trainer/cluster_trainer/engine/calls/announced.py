@@ -12,7 +12,7 @@ from cluster_trainer.collectives import process_ring
 from cluster_trainer.engine import running, variable_reads
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
 from cluster_trainer.engine.calls.others import average_before
-from cluster_trainer.engine.fixed_size import explained
+from cluster_trainer.engine.failed_step.explained import explained
 from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 
@@ -86,8 +86,8 @@ def _run(fit: Callable[..., Any], given: inspect.BoundArguments, call: running.R
 
 
 def explained_by_batch(model: Any, call: running.Running) -> AbstractContextManager[None]:
-    """Explain a failure within the context, with the help of a batch; see fixed_size.py."""
-    return explained(model, call.name, lambda: call.batch())  # noqa: PLW0108  it is set later
+    """Explain a failure within the context, with the help of the call's batches."""
+    return explained(model, call.name, lambda: call.again())  # noqa: PLW0108  it is set later
 
 
 def announced_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:

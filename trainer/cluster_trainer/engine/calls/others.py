@@ -12,7 +12,8 @@ from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import ring_of
 from cluster_trainer.engine import running, variable_reads
 from cluster_trainer.engine.calls.in_step import average, keeps_in_step
-from cluster_trainer.engine.fixed_size import explained
+from cluster_trainer.engine.data.again import Again
+from cluster_trainer.engine.failed_step.explained import explained
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.steps import as_tensor
 
@@ -44,12 +45,12 @@ def on_batch(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def call_on_batch(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        def batch() -> Any:
+        def again() -> Again:
             given = signature.bind(self, *arguments, **keywords).arguments
             parts = [given.get(name) for name in ("x", "y", "sample_weight")]
-            return as_tensors(keras.utils.pack_x_y_sample_weight(*parts))
+            return Again([as_tensors(keras.utils.pack_x_y_sample_weight(*parts))])
 
-        with process_ring.failure_told(), explained(self, method.__name__, batch):
+        with process_ring.failure_told(), explained(self, method.__name__, again):
             if not trains and statistics.are_changed(self):
                 average_before(self)
             result = method(self, *arguments, **keywords)

@@ -168,7 +168,7 @@ class FirstBatch:
         if workers.rank:
             return {}
         refuse_to_run_out(grown * several.total, self.due.mode.available_bytes)
-        with replicas.alone(), _refusing_sums():
+        with replicas.alone(), refusing_sums():
             parts, weights = [batch.whole] * several.local, [1.0] * several.local
             ways = batch.whole_ways()
             found = self._computed(parts, weights, ways, lambda logs, *_: _compared(logs))
@@ -192,7 +192,7 @@ class FirstBatch:
         ways = batch.ways()
 
         def compute() -> None:
-            with _refusing_sums():
+            with refusing_sums():
                 self._computed(batch.parts, batch.weights, ways, lambda logs, *_: _compared(logs))
 
         return tried(compute, ways, workers_of(self._strategy))
@@ -235,7 +235,7 @@ class FirstBatch:
 
         given = [(part, tf.constant(one)) for part, one in zip(parts, weights, strict=True)]
         each = tensorflow_names.for_each_replica(given)
-        with random_draws.alike(), _eagerly():
+        with random_draws.alike(), eagerly():
             found = self._strategy.run(on_replica, args=each)
         local = self._strategy.experimental_local_results
         return [
@@ -353,7 +353,7 @@ def _as_one_device(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _refusing_sums() -> Iterator[None]:
+def refusing_sums() -> Iterator[None]:
     """Refuse a step that itself sums over a strategy's replicas.
 
     If each replica has the whole batch, such a sum would count it several times. In a cluster, it
@@ -371,7 +371,7 @@ def _refusing_sums() -> Iterator[None]:
 
 
 @contextmanager
-def _eagerly() -> Iterator[None]:
+def eagerly() -> Iterator[None]:
     """Run TensorFlow's functions as Python functions, because a trace would keep replaced draws.
 
     TensorFlow warns that this does not affect pipelines, and that it is slow. Neither matters here,

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data.again import Again
 from cluster_trainer.engine.data.batch_shares import cut
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
 from cluster_trainer.processors import available_cpus
@@ -102,16 +103,17 @@ class Source(ABC):
         like the result of `cut`.
         """
 
-    def whole_batch(self) -> Any:
-        """Return a batch as one device would get it, to explain why a step has failed.
+    def again(self, pass_number: int, first: int, steps: int) -> Again:
+        """Read the batches of a call again, as one device would get them.
 
         This uses up batches of a generator, so reading cannot continue afterwards.
         """
         alone = copy(self)
         alone.replicas = Replicas()
-        batches = alone.shares(0, 0)
-        alone.begin_pass(0)
-        return next(iter(batches))
+        batches = alone.shares(pass_number, first)
+        alone.begin_pass(pass_number)
+        spec = tf.nest.map_structure(_none_or_spec, batches.element_spec)
+        return Again(batches.take(steps), spec, self.components)
 
     # methods that most sources need not override:
     def begin_epoch(self) -> None:  # noqa: B027
@@ -155,6 +157,11 @@ class WholeBatchSource(Source):
 
         shared = batches.map(as_written(cut_up), num_parallel_calls=threads(), deterministic=True)
         return shared.prefetch(2)
+
+
+def _none_or_spec(spec: Any) -> Any:
+    """Return None for the stand-in for None in a tf.data.Dataset, as Keras does."""
+    return spec if hasattr(spec, "shape") else None
 
 
 def as_written(ours: Callable[..., Any]) -> Callable[..., Any]:

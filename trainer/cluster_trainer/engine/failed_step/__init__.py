@@ -1,0 +1,1 @@
+"""Explains why a step works on a whole batch, but fails on a share of it."""
