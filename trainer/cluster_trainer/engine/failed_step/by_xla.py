@@ -30,7 +30,7 @@ def problem(error: Exception) -> Problem | None:
         "jit_compile=True, and it applies gradients, or needs the other workers otherwise",
         "a tf.function without jit_compile, or one that returns the gradients",
         "Several workers sum gradients when an optimizer applies them, and XLA cannot compile that "
-        "sum. On one device the function works. Write `jit_compile=True` in `compile` instead, "
+        "sum, which one device does not need. Write `jit_compile=True` in `compile` instead, "
         f"which compiles the rest of the step, or let {name} return the gradients, and apply them "
         "outside of it.",
     )
