@@ -52,6 +52,8 @@ class Highest:
 
 DISK = 30e6
 """Bytes that the slow disk takes in a second."""
+UNRELATED = 40e6
+"""Bytes by which this process may grow besides; a second copy has at least three times as many."""
 
 
 class Measures(keras.callbacks.Callback):
@@ -104,7 +106,7 @@ def test_a_checkpoint_is_one_copy_and_holds_training_up_for_that(tmp_path, monke
     highest.end()
     before, *during = measures.bytes  # the first checkpoint is at the end of the first epoch
     state = megabytes * 1e6
-    more = (max(during) - before) / state
+    more = (max(during) - before - UNRELATED) / state
     held_up = kept.seconds_held_up()
     print(f"{more:.2f} of the state more, held up {held_up:.2f} s, epochs {measures.seconds}")
     assert more < 1.3

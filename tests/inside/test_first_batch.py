@@ -3,6 +3,7 @@
 import logging
 import random
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import keras
@@ -39,6 +40,7 @@ NUMBERS = np.random.default_rng(3)
 X = NUMBERS.normal(size=(48, 6)).astype(np.float32)
 LABELS = NUMBERS.integers(0, 3, 48)
 BATCH = 16
+IN_ORDER = {"batch_size": BATCH, "shuffle": False}
 CHECK = FirstBatchMode()
 crossentropy = keras.losses.sparse_categorical_crossentropy
 
@@ -321,7 +323,7 @@ def trained(model, mode=CHECK, **options):
     def around(run, given, call):
         return run(given, replace(call, watched=Watched(first_batch=mode)))
 
-    arrays = {"x": X, "y": LABELS, "batch_size": BATCH, "shuffle": False}
+    arrays = {"x": X, "y": LABELS, **IN_ORDER}
     with fits_run_by(around):
         return model.fit(**(arrays if "x" not in options else {}), verbose=0, **options).history
 
@@ -526,12 +528,12 @@ def test_weights_and_statistics_are_no_switches_of_a_validation(monkeypatch):
                 one.assign(-one)
 
     compared = []
-    monkeypatch.setattr(FirstBatch, "compare", lambda *_: compared.append(1))
+    monkeypatch.setattr(FirstBatch, "compare", lambda *_, **__: compared.append(1))
     with strategy_of(2).scope():
         model, optimizer, loss = with_own_loss()
         model.compile(optimizer, loss)
     trained(model, epochs=3, callbacks=[Flips()], **VALIDATION)
-    assert len(compared) == 2  # a batch of the training, and one of the validation
+    assert len(compared) == 4  # two batches of the training, and two of the validation
 
 
 def test_a_validation_that_differs_may_be_refused():
@@ -540,6 +542,67 @@ def test_a_validation_that_differs_may_be_refused():
         model.compile(optimizer, loss)
     with pytest.raises(ConfigurationError, match="of evaluation"):
         trained(model, FirstBatchMode("refuse"), **VALIDATION)
+
+
+class MeanOfMeans(keras.metrics.Metric):
+    """Counts each batch once, whatever its size, as Keras's guide to metrics does."""
+
+    def __init__(self):
+        super().__init__(name="mean_of_means")
+        self.total = self.add_weight(name="total", initializer="zeros")
+        self.batches = self.add_weight(name="batches", initializer="zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        del sample_weight
+        self.total.assign_add(tf.reduce_mean(crossentropy(y_true, y_pred)))
+        self.batches.assign_add(1.0)
+
+    def result(self):
+        return self.total / self.batches
+
+
+class Pairs(OwnStep):
+    """Compares neighbours, which shares with an even number of examples keep together."""
+
+    def loss_of(self, x, y):
+        del y
+        outputs = self(x)
+        first, second = outputs[0::2], outputs[1::2]
+        count = tf.minimum(tf.shape(first)[0], tf.shape(second)[0])
+        return tf.reduce_mean((first[:count] - second[:count]) ** 2)
+
+
+def with_mean_of_means(**options):
+    model = network(odd=False)
+    model.compile("adam", crossentropy, metrics=[MeanOfMeans()], **options)
+    return model, 2 * BATCH + 5  # three examples for a replica, and two
+
+
+def with_pairs():
+    model = network(Pairs, odd=False)
+    model.compile("adam")
+    return model, 2 * BATCH + 6  # three examples for each replica
+
+
+UNEVEN = {
+    "metric": with_mean_of_means,
+    "eager metric": partial(with_mean_of_means, run_eagerly=True),
+    "pairs": with_pairs,
+}
+
+
+@pytest.mark.parametrize("make", UNEVEN.values(), ids=UNEVEN)
+def test_a_last_batch_is_compared_and_nothing_stays_of_it(make, caplog):
+    found = []
+    for mode in (CHECK, FirstBatchMode("off")):
+        keras.utils.set_random_seed(1)
+        with strategy_of(2).scope():
+            model, examples = make()
+        history = trained(model, mode, x=X[:examples], y=LABELS[:examples], epochs=2, **IN_ORDER)
+        found.append((history, [one.tolist() for one in model.get_weights()]))
+    (line,) = lines(caplog)
+    assert line.startswith("an epoch's last batch: ")
+    assert found[0] == found[1]
 
 
 class Switched(OwnStep):

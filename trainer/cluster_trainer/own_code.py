@@ -4,7 +4,7 @@ import dis
 import inspect
 from dataclasses import dataclass
 from functools import cache
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from cluster_trainer.installed import is_installed
@@ -76,7 +76,7 @@ def functions_in(kind: type) -> dict[str, FunctionType]:
 
 def as_written(function: Any) -> Any:
     """Return the function beneath `tf.function` and what packages, such as this one, wrap it in."""
-    while not isinstance(function, type) and hasattr(function, "__wrapped__"):
+    while not isinstance(function, (type, MethodType)) and hasattr(function, "__wrapped__"):
         if isinstance(function, FunctionType) and is_of_script(function):
             break  # a script's own decorator
         function = function.__wrapped__

@@ -313,6 +313,7 @@ class EpochIterator(keras_names.EpochIterator):
                 self.spec,
                 is_first=is_first or self._ends_pass(steps),
                 begins_epoch=is_first,
+                ends_epoch=steps == left,
             )
             running.current().done = partial(_done_with, call, done)
             place = self._pass, self._steps_seen, steps

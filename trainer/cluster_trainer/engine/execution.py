@@ -24,6 +24,7 @@ class Execution:
         is_first: whether the steps begin an epoch or reach a new pass, whose first batch may take
             long.
         begins_epoch: whether they are an epoch's first steps in this process.
+        ends_epoch: whether they are certainly an epoch's last steps.
         done: the number of steps that have run; fewer than `steps` if the batches have ended.
         seconds: the duration of the steps, in seconds.
     """
@@ -35,6 +36,7 @@ class Execution:
     spec: Callable[[], Any]
     is_first: bool = False
     begins_epoch: bool = False
+    ends_epoch: bool = False
     done: int = 0
     seconds: float = 0.0
 

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import keras
@@ -344,7 +345,21 @@ class Steps:
         self._look_again()
         if self._is_to_compare(call, reading):
             return self._run_after_comparing(call, reading)
-        return self._run_many(call, reading)
+        return self._run_and_compare_last(call, reading)
+
+    def _run_and_compare_last(
+        self, call: Execution, reading: Reading, before: int = 0
+    ) -> tuple[int, Any]:
+        """Run a call's steps like `_run_many`; the epoch's last may be compared, and runs alone."""
+        if not self._is_last_to_compare(call, before):
+            return self._run_many(call, reading, before)
+        done, last = 0, ()
+        if call.steps > 1:
+            done, last = self._run_many(_part(call, call.steps - 1), reading, before)
+        if done < call.steps - 1:
+            return done, last
+        more, last_of_more = self._run_after_comparing(_part(call, 1), reading)
+        return done + more, last_of_more if more else last
 
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
         """Run a call's steps, after the first `before` steps of its first round."""
@@ -377,6 +392,18 @@ class Steps:
             arguments = call.batches, tf.constant(1), reading, self._rounds.place()
             traced = self._trace(MANY, *arguments)
         return first.due.is_due(call.source, (self._traces, traced))
+
+    def _is_last_to_compare(self, call: Execution, before: int = 0) -> bool:
+        """Tell whether to compute a call's last batch both ways; all workers call this.
+
+        Args:
+            call: the call.
+            before: how many steps of the call were done.
+        """
+        first, is_other = self._first_batch, before > 0 or call.steps > 1 or not call.begins_epoch
+        if not (first and call.ends_epoch and is_other) or self._rounds.are_wanted:
+            return False
+        return first.due.is_last_due(call.source)
 
     def _compare_first(
         self, shares: Any, function: str, arguments: tuple[Any, ...], iterators: int
@@ -430,8 +457,8 @@ class Steps:
         self._note_trained()
         if call.steps == 1:
             return int(done), last
-        rest = Execution(call.batches, call.steps - 1, call.source, call.workers, call.spec)
-        more, last_of_more = self._run_many(rest, reading, int(done))
+        rest = _part(call, call.steps - 1, ends_epoch=call.ends_epoch)
+        more, last_of_more = self._run_and_compare_last(rest, reading, int(done))
         return int(done) + more, last_of_more if more else last
 
     def _run_one_by_one(self, call: Execution, reading: Reading) -> tuple[int, Any]:
@@ -453,7 +480,10 @@ class Steps:
         last: Any = ()
         done = 0
         for batch in _taken(call):
-            if not done and self._is_to_compare(call, reading):
+            is_first, is_last = not done, done == call.steps - 1
+            if (is_first and self._is_to_compare(call, reading)) or (
+                is_last and self._is_last_to_compare(call)
+            ):
                 self._compare_first(batch, ONE, (), 0)
             last = self._one(self._weighted(batch, reading))
             done += 1
@@ -620,6 +650,11 @@ class Steps:
     def _compiled_between_sums(self) -> AbstractContextManager[Any]:
         """Request XLA, which compiles parts of a step, but not sums over replicas."""
         return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
+
+
+def _part(call: Execution, steps: int, *, ends_epoch: bool = False) -> Execution:
+    """Return a part of a call, which does not begin an epoch."""
+    return replace(call, steps=steps, is_first=False, begins_epoch=False, ends_epoch=ends_epoch)
 
 
 def _taken(call: Execution) -> Iterator[Any]:

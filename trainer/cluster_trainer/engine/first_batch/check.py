@@ -40,7 +40,7 @@ from cluster_trainer.engine.first_batch.snapshot import Snapshot, calls_python, 
 from cluster_trainer.engine.first_batch.trial import BRANCHES, FAILED, UNKNOWN, Uncompared, tried
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.logs import PackedLogs
-from cluster_trainer.engine.replicas import step_context
+from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -106,6 +106,8 @@ class FirstBatch:
         self._say(json.loads(told) if workers.count > 1 else found)
 
     def _say(self, found: dict[str, str]) -> None:
+        if any(found.get(kind) for kind in ("differs", UNKNOWN, FAILED)):
+            self.due.give_up()
         if text := found.get("differs"):
             self.due.note_told(json.loads(found["names"]))
             if self.due.mode.name == "refuse":
@@ -143,13 +145,31 @@ class FirstBatch:
     def _compared(self, shares: Sequence[Any], traced: Any) -> dict[str, str]:
         """Compute both ways; return the messages by kind."""
         batch, noted = Batch.of(shares, self._strategy), self._logs.noted
+        before = Snapshot(self._model, traced)
         with _as_one_device(self._model):
-            self._state = state = Snapshot(self._model, traced)
             try:
-                return self._both(batch, state)
+                for metric in statistics.metrics_within(self._model):  # as in an epoch's first step
+                    metric.reset_state()
+                self._make_alike(before)
+                self._state = Snapshot(self._model, traced)
+                return self._both(batch, self._state)
             finally:
-                state.restore()
+                if self._state:
+                    self._state.restore()
+                before.restore()
                 self._logs.noted, self._state = noted, None
+
+    def _make_alike(self, state: Snapshot) -> None:
+        """Give all replicas the first one's own state, so that both ways begin with the same."""
+        values = state.own_values()
+        is_chief = workers_of(self._strategy).rank == 0
+        rows = [_as_vector([one[0].astype(np.float64) for one in values.values()])]
+        rows += [np.zeros_like(rows[0])] * (Replicas.of(self._strategy).local - 1)
+        sums = self._summed([row if is_chief else np.zeros_like(row) for row in rows])
+        for name, copies in values.items():
+            like = copies[0]
+            state.assign_own(name, sums[: like.size].reshape(like.shape).astype(like.dtype))
+            sums = sums[like.size :]
 
     def _both(self, batch: Batch, state: Snapshot) -> dict[str, str]:
         before, peak, ways = state.own_values(), Peak.from_now(), batch.ways()

@@ -1,4 +1,8 @@
-"""Decides which batches are computed both ways: the first, and the next one after a change."""
+"""Decides which batches are computed both ways.
+
+These are the first batch, the next one after a change, and the last batch of an epoch, once. The
+last batch may have fewer examples, so that the shares are unequal, and its examples are others.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -24,6 +28,8 @@ TRAINING = "training"
 TOLD = "_cluster_trainer_has_told"
 UNCOMPARED = "parts that compute over the batch, which could not be compared"
 MOST_TIMES = 8
+FIRST, AFTER_A_CHANGE = "the first batch{}", "the first batch{} after a change"
+LAST = "an epoch's last batch{}"
 NOTHING = object()
 log = logging.getLogger("trainer")
 
@@ -43,7 +49,8 @@ class Due:
         self._has_own_parts: bool | None = None
         self._batch: Callable[[], Any] = lambda: None
         self._seen: Any = NOTHING
-        self._times = 0
+        self._times, self._title = 0, FIRST
+        self._has_had_last = False
         self._switches: tuple[int, list[Variable]] = (0, [])
 
     @property
@@ -55,7 +62,7 @@ class Due:
     def title(self) -> str:
         """The name of the batch in messages."""
         of = "" if self._name == TRAINING else f" of {self._name}"
-        return f"the first batch{of}{' after a change' if self._times > 1 else ''}"
+        return self._title.format(of)
 
     @property
     def across_examples(self) -> list[str]:
@@ -89,6 +96,21 @@ class Due:
         if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
             return False
         self._times += 1
+        self._title = FIRST if self._times == 1 else AFTER_A_CHANGE
+        return self._is_comparable(source)
+
+    def is_last_due(self, source: Source) -> bool:
+        """Tell whether to compare an epoch's last batch; all workers call this, as `is_due`."""
+        if not self.is_wanted():
+            return False
+        is_new = self._times > 0 and not self._has_had_last
+        if not all(workers_of(self._strategy).gather(int(is_new), WHAT)):
+            return False
+        self._has_had_last, self._title = True, LAST
+        return self._is_comparable(source)
+
+    def _is_comparable(self, source: Source | None) -> bool:
+        """Tell whether a batch can be compared; if not, log the reason."""
         why = ""
         if source is not None and source.is_distributed:
             why = "TensorFlow shares the data out"
@@ -117,8 +139,13 @@ class Due:
         if (compiled := keras_names.compile_config(self._model)) is not None:
             setattr(compiled, TOLD, self.told | {*names})
 
+    def give_up(self) -> None:
+        """Note that the last batch is not to be compared, because the first was no success."""
+        self._has_had_last = True
+
     def say_unknown(self, why: str) -> None:
         """Log the reason why a batch is not compared; warn if a part is known to differ."""
+        self.give_up()
         parts = [] if UNCOMPARED in self.told else self.across_examples
         if not parts:
             log.info("%s cannot be compared with one device's: %s", self.title, why)

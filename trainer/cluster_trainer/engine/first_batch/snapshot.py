@@ -76,6 +76,11 @@ class Snapshot:
         """Return the values of the program's own state on all local replicas, by name."""
         return {name: [one.read().numpy() for one in copies] for name, copies in self._own.items()}
 
+    def assign_own(self, name: str, value: np.ndarray) -> None:
+        """Assign a value to a part of the program's own state, on all local replicas."""
+        for one in self._own[name]:
+            one.write(tf.convert_to_tensor(value, one.dtype))
+
 
 def uses_something_up(traced: Any, known_iterators: int) -> bool:
     """Tell whether a traced step reads from an iterator or a queue of its own, or fills a table.

@@ -126,13 +126,17 @@ def momenta(model: keras.Model) -> dict[int, float]:
 
 
 def of_metrics(model: keras.Model) -> list[Any]:
-    """Return the variables of all metrics in a model, also of those that `model.metrics` omits."""
+    """Return the variables of all metrics in a model; see `metrics_within`."""
+    return [variable for metric in metrics_within(model) for variable in metric.variables]
+
+
+def metrics_within(model: keras.Model) -> list[keras.Metric]:
+    """Return all metrics in a model, also those that `model.metrics` omits."""
     found = [*model.metrics]
     for layer in keras_names.layers_within(model):
         found += keras_names.own_metrics(layer)
         found += [one for one in vars(layer).values() if isinstance(one, keras.Metric)]
-    metrics = {id(one): one for one in found}.values()
-    return [variable for metric in metrics for variable in metric.variables]
+    return [*{id(one): one for one in found}.values()]
 
 
 def summed_of(variables: Iterable[Any]) -> list[Any]:

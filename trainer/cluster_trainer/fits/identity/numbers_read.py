@@ -58,9 +58,9 @@ def of_one(thing: Any) -> dict[str, Any]:
     if isinstance(thing, partial):
         given: dict[Any, Any] = {**dict(enumerate(thing.args)), **thing.keywords}
         return {**_numbers(given), **of_one(thing.func)}
+    thing = as_written(thing)
     if inspect.ismethod(thing):
         return {**_of_object(thing.__self__, [thing.__func__]), **of_one(thing.__func__)}
-    thing = as_written(thing)
     if isinstance(thing, FunctionType):
         decorated = of_one(thing.__wrapped__) if hasattr(thing, "__wrapped__") else {}
         return decorated | _numbers_of_function(thing) if is_of_script(thing) else {}
