@@ -9,6 +9,7 @@ from meeting_place import MeetingPlace
 from ring_peer import ring_of_two
 
 from cluster_trainer.collectives import over_ring
+from cluster_trainer.engine.data import again
 from cluster_trainer.engine.failed_step import by_xla
 from cluster_trainer.problems import ExitCode
 from conftest import strategy_of
@@ -172,6 +173,43 @@ class FailsAnyway(Dense):
 def test_a_step_that_fails_on_one_device_too_keeps_its_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="100 is not in"):
         made(FailsAnyway).fit(INPUTS, TARGETS, batch_size=16, verbose=0)
+
+
+def test_the_batches_of_a_generator_are_not_read_again():
+    reads = []
+
+    def batches():
+        for rows in (16, 16, 12, *[16] * 40):
+            reads.append(rows)
+            yield INPUTS[:rows], TARGETS[:rows]
+
+    model = made(MicroBatches)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        model.fit(batches(), verbose=0)
+    assert len(reads) < 40
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(60.0, [2, 3, 4]), (-1.0, [])])
+def test_batches_are_read_again_for_a_limited_time(seconds, found, monkeypatch):
+    monkeypatch.setattr(again, "MOST_SECONDS", seconds)
+    assert [int(one) for one in again.after(tf.data.Dataset.range(5), 2)] == found
+
+
+class WithATable(layers.Layer):
+    def build(self, _):
+        self.table = self.add_weight(shape=(7, 2))
+
+    def call(self, _):
+        return self.table * 1.0
+
+
+def test_predictions_with_other_rows_are_refused_if_the_batch_is_sparse(capsys):
+    with strategy_of(2).scope():
+        inputs = keras.Input((4,), sparse=True)
+        model = keras.Model(inputs, [layers.Dense(1)(inputs), WithATable()(inputs)])
+    rows = tf.data.Dataset.from_tensor_slices(tf.sparse.from_dense(INPUTS)).batch(20)
+    said = said_at_the_end_of(lambda: model.predict(rows, verbose=0), capsys)
+    assert "if inputs are sparse" in said
 
 
 def test_a_function_of_xla_that_sums_is_named():

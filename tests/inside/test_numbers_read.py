@@ -166,6 +166,17 @@ def test_a_metrics_numbers_count_also_after_the_engine_has_wrapped_its_class():
     assert of_one(Timed()) == {"share": 0.5}
 
 
+class Lazy:
+    """Returns itself for any attribute, as proxies do."""
+
+    def __getattr__(self, name):
+        return self
+
+
+def test_an_object_with_any_attribute_is_no_decorated_function():
+    assert of_one(Lazy()) == {}
+
+
 def test_each_part_of_what_is_compiled_counts():
     given = [{"a": closing(1.0), "b": ["mse", closing(2.0)]}, None]
     assert of_parts(given) == [{"over": 1.0}, {"over": 2.0}]

@@ -4,7 +4,7 @@ import dis
 import inspect
 from dataclasses import dataclass
 from functools import cache
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType
 from typing import Any
 
 from cluster_trainer.installed import is_installed
@@ -76,11 +76,16 @@ def functions_in(kind: type) -> dict[str, FunctionType]:
 
 def as_written(function: Any) -> Any:
     """Return the function beneath `tf.function` and what packages, such as this one, wrap it in."""
-    while not isinstance(function, (type, MethodType)) and hasattr(function, "__wrapped__"):
-        if isinstance(function, FunctionType) and is_of_script(function):
-            break  # a script's own decorator
+    while _is_wrapping(function):
         function = function.__wrapped__
     return function
+
+
+def _is_wrapping(function: Any) -> bool:
+    if isinstance(function, FunctionType):  # a script's own decorator may read numbers, too
+        return hasattr(function, "__wrapped__") and not is_of_script(function)
+    is_tensorflows = type(function).__module__.startswith("tensorflow.")
+    return is_tensorflows and hasattr(function, "python_function")
 
 
 @cache

@@ -227,7 +227,7 @@ def gathered_if_all(
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Return the result of `gathered` for each value if `may` is true on all replicas.
 
-    Call it in a replica context. Over a ring, this takes no exchange more than `gathered`.
+    Call it in a replica context. Over a ring, this needs no more exchanges than `gathered`.
 
     Args:
         values: see `gathered`; there is at least one.

@@ -24,9 +24,10 @@ from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import as_tensor
 from cluster_trainer.private import keras_names, tensorflow_names
+from cluster_trainer.problems import ConfigurationError, Problem
 
 log = logging.getLogger("trainer")
-WHAT = "predict (outputs)"
+WHAT, WHAT_OF_BATCHES = "predict (outputs)", "predict (whole batches)"
 # For so few rows, one worker is about as fast as all workers, which would have to gather results.
 FEW_ROWS = 256
 
@@ -48,7 +49,8 @@ class Predictions:
         if not model.run_eagerly:
             self._compiled = function_of(self._predict)
             self._compiled_whole = function_of(self._predict_whole)
-        self._needs_whole_batches = False
+        # The generation of the ring in which every replica predicts whole batches.
+        self._whole_batches_in: int | None = None
         self._varying: tuple[bool, ...] | None = None
 
     def __call__(self, batches: list[Any]) -> Any:
@@ -83,18 +85,42 @@ class Predictions:
         """Return the predictions for a batch, or for the replicas' shares of it."""
         if self._replicas.total == 1:
             return self._compiled(batch)
-        if not self._needs_whole_batches:
+        ring = ring_of(self.strategy)
+        generation = (
+            ring.generation if ring else 0
+        )  # a newcomer does not know what others have seen
+        if self._whole_batches_in != generation:
             outputs, are_of_all = self._compiled(batch)
             if are_of_all:  # the same on all workers
                 return outputs
-            self._needs_whole_batches = True
+            self._whole_batches_in = generation
+            self._must_be_gathered(batch)
             log.info(
                 "predict: an output has another number of rows than its batch, so every replica "
                 "predicts whole batches: several are no faster than one"
             )
-        whole = joined([_with_examples(*share) for share in batch], self.strategy)
+        whole = joined([_with_examples(*share) for share in batch], self.strategy, WHAT_OF_BATCHES)
         with replicas.alone():
             return self._compiled_whole(whole)
+
+    def _must_be_gathered(self, shares: Any) -> None:
+        """Refuse shares that cannot be joined to whole batches; all workers do.
+
+        Raises:
+            ConfigurationError: a part is sparse, or has texts that TensorFlow cannot gather.
+        """
+        leaves = [leaf for part, *_ in shares for leaf in tf.nest.flatten(part) if leaf is not None]
+        is_sparse = any(isinstance(leaf, tf.SparseTensor) for leaf in leaves)
+        if is_sparse or (
+            not ring_of(self.strategy) and any(leaf.dtype == tf.string for leaf in leaves)
+        ):
+            received = "an output with another number of rows than its batch"
+            accepted = (
+                f"one row for each example, if inputs are {'sparse' if is_sparse else 'texts'}"
+            )
+            raise ConfigurationError(
+                [Problem("predict", received, accepted, "Or predict on one device.")]
+            )
 
     def _predict(self, batch: Any) -> Any:
         if self._replicas.total == 1:

@@ -417,6 +417,7 @@ class Steps:
             iterators: how often it takes a batch from the steps' own iterator.
         """
         assert self._first_batch  # noqa: S101  otherwise no batch is due
+        running.current().watched.traces()  # it takes longer than the steps before
         may_repeat = True
         if runs_eagerly(self._model):
             may_repeat = self._may_be_repeated()

@@ -205,7 +205,8 @@ class TrainerConfig(BaseSettings):
         description="Whether to compare the first batch of training and of evaluation with one "
         "device. If the model has parts that Keras does not provide, or that compute over a "
         "batch, all replicas compute this batch, and the chief computes it alone. check warns "
-        "about a difference. refuse ends the fit or the evaluation. off compares nothing.",
+        "about a difference. refuse ends the fit or the evaluation. off compares nothing. An "
+        "epoch's last batch is compared, too, once.",
     )
     jit: bool = Field(
         False,  # noqa: FBT003  pydantic's signature

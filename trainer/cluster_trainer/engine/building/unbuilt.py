@@ -42,8 +42,13 @@ def of_layers(layers: Iterable[Any]) -> Iterator[Callable[[], None]]:
     """Yield functions that restore the layers' present attributes, with their contents."""
     held = [*layers]
     trackers = [keras_names.tracker(one) for one in held]  # with the ids of a layer's parts
+    yield from of_objects([*held, *trackers])
+
+
+def of_objects(objects: Iterable[Any]) -> Iterator[Callable[[], None]]:
+    """Yield functions that restore objects' present attributes, with their contents."""
     seen: set[int] = set()
-    for one in (*held, *trackers):
+    for one in objects:
         yield _refill(vars(one))
         for value in [*vars(one).values()]:
             yield from _of_container(value, seen)

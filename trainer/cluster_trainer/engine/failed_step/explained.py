@@ -1,14 +1,17 @@
 """Explains failures of steps that work on a whole batch, as on one device, but not on a share.
 
-Each explanation has proved that the step works on the whole batch, and fails on the share:
+Each explanation has found that the step works on the whole batch, and fails on the share:
 
 1. fixed_size.py traces the step on both. It finds the script's own batch size, such as noise of
    shape `(BATCH, 4)`, and `x.shape[0]`, which may be None for a share.
 2. on_a_share.py runs the step on both, if it failed while it ran. It finds the batch that failed,
    such as a short last one.
 3. by_xla.py recognizes a function of the script's own that XLA would have to compile with the sums.
+   It is recognized by the error alone.
 
-All workers exit with 78, because a restart would fail again.
+All workers exit with 78, because a restart would fail again. There are two exceptions. A newcomer
+ends by itself, because it must not end the workers that have trained. While workers are missing,
+the error stays as it is, because the shares of all workers would be smaller.
 """
 
 import logging
@@ -20,11 +23,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from cluster_trainer.collectives.replicas import count_of, ring_of
+from cluster_trainer.collectives.replicas import Replicas, count_of, ring_of
 from cluster_trainer.engine.building.unbuilt import Unbuilt
-from cluster_trainer.engine.data.again import Again
+from cluster_trainer.engine.data.again import MOST_SECONDS, Again
 from cluster_trainer.engine.failed_step import by_xla, fixed_size, on_a_share
 from cluster_trainer.engine.failed_step.tracing import is_of_step
+from cluster_trainer.engine.functions import runs_eagerly
 from cluster_trainer.private.passed_on import PassedOn
 from cluster_trainer.problems import ConfigurationError, Problem
 
@@ -71,10 +75,10 @@ def explained(model: Any, name: str, again: Callable[[], Again | None]) -> Itera
         restore()
         problem = by_xla.problem(error)
         if not problem:
-            runs = has_run or model.run_eagerly
+            runs = has_run or runs_eagerly(model)
             problem = _problem(model, STEPS[name], again, error, runs=runs)
-        if problem:
-            if ring:
+        if problem and not Replicas.of(model.distribute_strategy).are_some_missing:
+            if ring and ring.rank not in ring.newcomers:
                 ring.refuse(str(problem))
             raise ConfigurationError([problem]) from error
         restore()  # tracing may have built something
@@ -104,6 +108,11 @@ def _problem(
         data = again()
         if data is None:
             return None
+        log.info(
+            "%s has failed: its batch is read again for at most %d s to find out whether only a "
+            "share of the batch fails",
+            *(step, 2 * MOST_SECONDS),
+        )
         batches = iter(data.batches)
         first = next(batches)
         of_sizes = partial(fixed_size.problem, model, step, data.components)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import replicas
 from cluster_trainer.collectives.replicas import Replicas
+from cluster_trainer.engine.data.again import MOST_SECONDS
 from cluster_trainer.engine.data.batch_shares import count_in, cut, rows_known
 from cluster_trainer.engine.data.pieces import Component, has_rows
 from cluster_trainer.engine.failed_step.tracing import first_line, place_of, step_of, traced
@@ -25,9 +26,6 @@ from cluster_trainer.engine.replicas import step_context
 from cluster_trainer.private import tensorflow_names
 from cluster_trainer.problems import Problem
 from cluster_trainer.user_frames import place_of_call
-
-MOST_SECONDS = 30.0
-"""How long to look for the batch that has failed."""
 
 
 @dataclass(frozen=True)

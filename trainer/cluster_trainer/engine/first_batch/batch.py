@@ -91,24 +91,24 @@ def _cuts(rows: Sequence[Sequence[int]], workers: Workers) -> list[list[Cut]]:
     return [[*cuts] for cuts in found]
 
 
-def joined(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
+def joined(parts: Sequence[Any], strategy: tf.distribute.Strategy, what: str = WHAT) -> Any:
     """Return the rows of all replicas, in order; values without rows are the same on all."""
 
     def gather(value: Any) -> Any:
         if isinstance(value, tf.RaggedTensor):
-            return _ragged(value, gather(value.values))
-        return gathered(value, WHAT) if value is not None and value.shape.rank else value
+            return _ragged(value, gather(value.values), what)
+        return gathered(value, what) if value is not None and value.shape.rank else value
 
     each = tensorflow_names.for_each_replica(parts)
     return on_replicas(strategy, lambda part: tf.nest.map_structure(gather, part), each)
 
 
-def _ragged(mine: tf.RaggedTensor, values: Any) -> tf.RaggedTensor:
+def _ragged(mine: tf.RaggedTensor, values: Any, what: str) -> tf.RaggedTensor:
     """Return the rows of all replicas, from a replica's own and all replicas' values."""
     if mine.uniform_row_length is not None:
-        rows = tf.reduce_sum(gathered(mine.nrows()[tf.newaxis], WHAT))
+        rows = tf.reduce_sum(gathered(mine.nrows()[tf.newaxis], what))
         return tf.RaggedTensor.from_uniform_row_length(values, mine.uniform_row_length, rows)
-    return tf.RaggedTensor.from_row_lengths(values, gathered(mine.row_lengths(), WHAT))
+    return tf.RaggedTensor.from_row_lengths(values, gathered(mine.row_lengths(), what))
 
 
 def on_replicas(

@@ -1,7 +1,8 @@
 """Decides which batches are computed both ways.
 
 These are the first batch, the next one after a change, and the last batch of an epoch, once. The
-last batch may have fewer examples, so that the shares are unequal, and its examples are others.
+last batch may have fewer examples, so that the shares are unequal, and it has other examples. If a
+share has none, it is not compared.
 """
 
 import logging

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives import over_ring
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.engine.building.unbuilt import of_layers
+from cluster_trainer.engine.building.unbuilt import of_layers, of_objects
 from cluster_trainer.engine.functions import nodes_within
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.replicas.random_layers import global_seed
@@ -38,7 +38,7 @@ class Variable(NamedTuple):
 
 
 class Snapshot:
-    """A snapshot of variables, and of the attributes of a model and its layers.
+    """A snapshot of variables, and of the attributes of a model, its layers, metrics and losses.
 
     It covers all variables that a step may change, and the attributes with the contents of lists,
     dictionaries and sets. A value is copied only when its variable is assigned.
@@ -54,7 +54,13 @@ class Snapshot:
             if (variable := variable_of(one)) is not None:
                 known[id(one)] = variable
         self._before = {key: (one, one.read()) for key, one in known.items()}
-        self._attributes = [*of_layers(keras_names.layers_within(model))]
+        compiled = keras.tree.flatten(keras_names.user_losses(model))
+        compiled += keras_names.user_metrics(model)
+        others = [*statistics.metrics_within(model), *compiled]
+        self._attributes = [
+            *of_layers(keras_names.layers_within(model)),
+            *of_objects(one for one in others if hasattr(one, "__dict__")),
+        ]
         local = Replicas.of(model.distribute_strategy).local
         own = _own_state(model, known)
         self._own = {name: copies for name, copies in own.items() if len(copies) == local}

@@ -162,7 +162,8 @@ def note_changes(model: keras.Model, weight: float | None = None) -> None:
 
 def are_weighted(model: keras.Model) -> bool:
     """Tell whether statistics must be averaged before the next step, by the last step's weight."""
-    return any(key in _weights for key in _by_key(model)) if _weights else False
+    # An `id` in `_weights` may be that of a variable that is gone; `_changed` forgets these.
+    return any(key in _weights and key in _changed for key in _by_key(model)) if _weights else False
 
 
 def are_changed(model: keras.Model) -> bool:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.engine.data import pipelines
+from cluster_trainer.engine.data.again import Again
 from cluster_trainer.engine.data.pieces import fewest_pieces
 from cluster_trainer.engine.data.same_data import of_batch
 from cluster_trainer.engine.data.sharding.advice import advice_on
@@ -31,6 +32,7 @@ class DatasetSource(WholeBatchSource):
     only; see sharding/plan.py.
     """
 
+    reads_from_the_first = True
     doubtful = (pipelines.DRAWS,)  # a pipeline may augment its examples with random numbers
 
     def __init__(self, adapter: Any, replicas: Replicas) -> None:
@@ -65,6 +67,12 @@ class DatasetSource(WholeBatchSource):
         # They were read to inspect them.
         first = keras_names.first_batches(self._adapter)
         return pipelines.facts(self._dataset) if first is None else of_batch(first)
+
+    def again(self, pass_number: int, first: int, steps: int) -> Again | None:
+        """See Source.again; the batches of a generator or a loader are gone."""
+        if keras_names.first_batches(self._adapter) is not None:
+            return None
+        return super().again(pass_number, first, steps)
 
     def begin_pass(self, number: int) -> None:
         """Begin the passes before `number` that this process has not begun; see `catch_up`."""

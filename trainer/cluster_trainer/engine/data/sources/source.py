@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import Replicas
-from cluster_trainer.engine.data.again import Again
+from cluster_trainer.engine.data.again import Again, after
 from cluster_trainer.engine.data.batch_shares import cut
 from cluster_trainer.engine.data.pieces import TOGETHER, Component
 from cluster_trainer.processors import available_cpus
@@ -35,6 +35,7 @@ class Source(ABC):
             a new one.
         is_distributed: whether TensorFlow divides the batches among the replicas.
         begins_anywhere: whether `shares` begins at the requested batch; otherwise at the first.
+        reads_from_the_first: whether a later batch takes as long as all batches up to it.
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
         varies: whether the shapes of batches may differ.
         changes: whether the data may differ from pass to pass.
@@ -47,6 +48,7 @@ class Source(ABC):
 
     is_endless = is_distributed = False
     begins_anywhere = True
+    reads_from_the_first = False
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
     begins_again = changes = asks_users = False
@@ -103,17 +105,18 @@ class Source(ABC):
         like the result of `cut`.
         """
 
-    def again(self, pass_number: int, first: int, steps: int) -> Again:
-        """Read the batches of a call again, as one device would get them.
+    def again(self, pass_number: int, first: int, steps: int) -> Again | None:
+        """Read the batches of a call again, as one device would get them; None: that is impossible.
 
-        This uses up batches of a generator, so reading cannot continue afterwards.
+        Reading cannot continue afterwards.
         """
         alone = copy(self)
         alone.replicas = Replicas()
-        batches = alone.shares(pass_number, first)
+        to_skip = first if self.reads_from_the_first else 0
+        batches = alone.shares(pass_number, first - to_skip)
         alone.begin_pass(pass_number)
         spec = tf.nest.map_structure(_none_or_spec, batches.element_spec)
-        return Again(batches.take(steps), spec, self.components)
+        return Again(after(batches.take(to_skip + steps), to_skip), spec, self.components)
 
     # methods that most sources need not override:
     def begin_epoch(self) -> None:  # noqa: B027

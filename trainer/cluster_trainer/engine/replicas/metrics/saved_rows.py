@@ -9,9 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import count, count_of, gathered, number, ring_of
+from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.functions import function_of
 from cluster_trainer.engine.replicas import of_model, statistics, step_context
 
+WHAT = "a checkpoint (metrics)"
 log = logging.getLogger("trainer")
 
 
@@ -40,10 +42,11 @@ class MetricRows:
         summed over replicas, and the others get 0. All other values of a metric, such as a mean or
         a constant, are the saved first replica's on all replicas.
 
-        A step that runs eagerly may still have to build some metrics. In that case nothing is put
-        back, and a warning says so.
+        A step that runs eagerly may still have to build some metrics. If that is so on any worker,
+        nothing is put back on all of them, and a warning says so. All workers call this.
         """
-        if rows.shape[1] != len(self._are_summed()):
+        fits = rows.shape[1] == len(self._are_summed())
+        if not all(workers_of(self._strategy).gather(int(fits), WHAT)):
             log.warning(
                 "the metrics of this epoch cover only the batches after the restart, because the "
                 "first step builds some of them (run_eagerly)"
@@ -76,7 +79,7 @@ class MetricRows:
         if not values:
             return tf.zeros([count(), 0], tf.float64)
         row = tf.concat([tf.reshape(value, [-1]) for value in values], 0)[tf.newaxis]
-        return row if self._total == 1 else gathered(row, "a checkpoint (metrics)")
+        return row if self._total == 1 else gathered(row, WHAT)
 
     def _assign(self, rows: Any) -> None:
         row, begin = rows[number()], 0
