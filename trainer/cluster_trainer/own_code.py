@@ -68,13 +68,13 @@ def functions_of(kind: type) -> dict[str, FunctionType]:
 def functions_in(kind: type) -> dict[str, FunctionType]:
     """Return the functions that a class itself defines, with those of its properties."""
     values = {
-        name: as_written(getattr(one, "__func__", getattr(one, "fget", one)))
+        name: unwrapped(getattr(one, "__func__", getattr(one, "fget", one)))
         for name, one in vars(kind).items()
     }
     return {name: one for name, one in values.items() if isinstance(one, FunctionType)}
 
 
-def as_written(function: Any) -> Any:
+def unwrapped(function: Any) -> Any:
     """Return the function beneath `tf.function` and what packages, such as this one, wrap it in."""
     while _is_wrapping(function):
         function = function.__wrapped__

@@ -50,7 +50,7 @@ from cluster_trainer.engine.data.same_data import (
 )
 from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
 from cluster_trainer.engine.data.sources.dataset import DistributedSource
-from cluster_trainer.engine.data.sources.source import Source
+from cluster_trainer.engine.data.sources.source import Source, none_or_spec
 from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.replicas import rounds
 from cluster_trainer.engine.steps_per_call import SHORT_SECONDS, TARGET_SECONDS, StepsPerCall
@@ -247,7 +247,7 @@ class EpochIterator(keras_names.EpochIterator):
             if total > 1:
                 is_one = self.source.is_distributed
                 spec = tf.nest.map_structure(_of_one_replica, spec) if is_one else spec[0][0]
-            self._spec = keras.tree.map_structure(_none_or_spec, spec)
+            self._spec = keras.tree.map_structure(none_or_spec, spec)
         return self._spec
 
     def to_trace(self) -> Any:
@@ -467,11 +467,6 @@ def _done_with(call: Execution, before: int) -> int:
 
 def _smallest(*limits: int | None) -> int | None:
     return min((one for one in limits if one is not None), default=None)
-
-
-def _none_or_spec(spec: Any) -> Any:
-    """Return None for the stand-in for None in a tf.data.Dataset, as Keras does."""
-    return spec if hasattr(spec, "shape") else None
 
 
 def _of_one_replica(spec: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Computes the first batch of steps on several replicas both ways, and compares the results.
+"""Computes a batch of steps on several replicas both ways, and compares the results.
+
+due.py decides which batches: the first, an epoch's last, and the next one after a change.
 
 All replicas compute their shares, as in every step. Then the chief computes the whole batch alone,
 with the same random numbers. Optimizers get gradients but apply none, and all values that the step
@@ -98,7 +100,7 @@ class FirstBatch:
         except Exception as error:  # a script's own step may fail eagerly
             if (ring := ring_of(self._strategy)) is not None and ring.error is not None:
                 raise
-            log.debug("the first batch could not be compared", exc_info=True)
+            log.debug("a batch could not be compared", exc_info=True)
             why = Uncompared.after(error)
             found = {why.kind: why.text}
         is_chief = workers.rank == 0

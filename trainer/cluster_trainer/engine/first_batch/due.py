@@ -119,6 +119,7 @@ class Due:
             # Both may draw from NumPy. Its generator cannot be restored while the threads read.
             why = "the step runs eagerly, beside threads that read data"
         if why:
+            self.give_up()
             self.say_unknown(why)
         return not why
 
@@ -146,7 +147,6 @@ class Due:
 
     def say_unknown(self, why: str) -> None:
         """Log the reason why a batch is not compared; warn if a part is known to differ."""
-        self.give_up()
         parts = [] if UNCOMPARED in self.told else self.across_examples
         if not parts:
             log.info("%s cannot be compared with one device's: %s", self.title, why)

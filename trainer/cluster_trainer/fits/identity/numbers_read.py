@@ -13,11 +13,11 @@ import numpy as np
 
 from cluster_trainer.fits.identity.place import LIKE_A_TIME
 from cluster_trainer.own_code import (
-    as_written,
     functions_of,
     is_of_script,
     names_in,
     set_by_packages,
+    unwrapped,
     variables_of,
 )
 
@@ -58,7 +58,7 @@ def of_one(thing: Any) -> dict[str, Any]:
     if isinstance(thing, partial):
         given: dict[Any, Any] = {**dict(enumerate(thing.args)), **thing.keywords}
         return {**_numbers(given), **of_one(thing.func)}
-    thing = as_written(thing)
+    thing = unwrapped(thing)
     if inspect.ismethod(thing):
         return {**_of_object(thing.__self__, [thing.__func__]), **of_one(thing.__func__)}
     if isinstance(thing, FunctionType):
@@ -88,7 +88,7 @@ def _of_object(thing: Any, functions: Iterable[Callable[..., Any]]) -> dict[str,
             names = names_in(code).attributes
             read |= names
             waiting += [own[name] for name in names & own.keys()]
-            waiting += [as_written(getattr(function, "__wrapped__", None))]
+            waiting += [unwrapped(getattr(function, "__wrapped__", None))]
             if isinstance(function, FunctionType):
                 outside |= _numbers_of_function(function)
     read -= set_by_packages(kind)

@@ -115,7 +115,7 @@ class Source(ABC):
         to_skip = first if self.reads_from_the_first else 0
         batches = alone.shares(pass_number, first - to_skip)
         alone.begin_pass(pass_number)
-        spec = tf.nest.map_structure(_none_or_spec, batches.element_spec)
+        spec = tf.nest.map_structure(none_or_spec, batches.element_spec)
         return Again(after(batches.take(to_skip + steps), to_skip), spec, self.components)
 
     # methods that most sources need not override:
@@ -162,7 +162,7 @@ class WholeBatchSource(Source):
         return shared.prefetch(2)
 
 
-def _none_or_spec(spec: Any) -> Any:
+def none_or_spec(spec: Any) -> Any:
     """Return None for the stand-in for None in a tf.data.Dataset, as Keras does."""
     return spec if hasattr(spec, "shape") else None
 
