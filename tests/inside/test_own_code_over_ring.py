@@ -20,15 +20,18 @@ from test_building import (
     strategy,  # noqa: F401  a fixture
 )
 
-from cluster_trainer.engine.replicas import optimizers
+from cluster_trainer.engine.replicas.optimizers import refusals
 from cluster_trainer.problems import ConfigurationError
+from conftest import quick_first
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 over_ring = pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
 without_a_strategy = pytest.mark.parametrize(
-    "strategy", [in_one_worker, over_a_ring], indirect=True
+    "strategy", quick_first(1, [over_a_ring, in_one_worker]), indirect=True
 )
-on_several = pytest.mark.parametrize("strategy", [on_two_devices, over_a_ring], indirect=True)
+on_several = pytest.mark.parametrize(
+    "strategy", quick_first(1, [over_a_ring, on_two_devices]), indirect=True
+)
 
 
 class OfPairs(keras.Model):
@@ -82,7 +85,7 @@ def test_steps_may_give_call_something_else_than_fit_is_given(strategy):  # noqa
 
 
 @over_ring
-@pytest.mark.parametrize("call", ["train_on_batch", "test_on_batch"])
+@pytest.mark.parametrize("call", quick_first(1, ["train_on_batch", "test_on_batch"]))
 def test_layers_that_each_worker_would_build_for_itself_are_refused(strategy, call):  # noqa: F811
     with strategy.scope():
         model = OfPairs()
@@ -160,6 +163,7 @@ with ThreadPoolExecutor(2) as threads:
 """
 
 
+@pytest.mark.long
 def test_fits_in_two_threads_are_refused(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(IN_THREADS)
@@ -243,7 +247,7 @@ def test_a_step_that_clips_its_shares_gradients_is_told_of_once(
     kind,
     count,
 ):
-    optimizers._warn_of_clipped_shares.cache_clear()  # noqa: SLF001
+    refusals.warn_of_clipped_shares.cache_clear()
     with strategy.scope(), caplog.at_level(logging.WARNING, "trainer"):
         for _ in range(2):
             model = kind()
@@ -342,15 +346,18 @@ def with_flags():
 @over_ring
 @pytest.mark.parametrize(
     ("kind", "is_refused"),
-    [
-        (Sometimes, False),
-        (SometimesByFlag, False),
-        (SometimesByState, False),
-        (SometimesByLoss, True),
-        (SometimesByMetric, True),
-        (SometimesByNewState, True),
-        (SometimesByDraw, True),
-    ],
+    quick_first(
+        2,
+        [
+            (Sometimes, False),
+            (SometimesByFlag, False),
+            (SometimesByState, False),
+            (SometimesByLoss, True),
+            (SometimesByMetric, True),
+            (SometimesByNewState, True),
+            (SometimesByDraw, True),
+        ],
+    ),
 )
 def test_gradients_that_a_share_decides_about_are_refused(strategy, kind, is_refused):  # noqa: F811
     with strategy.scope():

@@ -33,12 +33,12 @@ from cluster_trainer.engine.replicas import (
     batch_norm,
     losses,
     of_model,
-    optimizers,
     random_layers,
     step_context,
     traces,
 )
 from cluster_trainer.engine.replicas.metrics import left_totals, noted_results
+from cluster_trainer.engine.replicas.optimizers import methods, updates
 from cluster_trainer.engine.replicas.state import queues, untracked
 from cluster_trainer.engine.same_values import alike
 from cluster_trainer.engine.steps import Steps
@@ -108,7 +108,7 @@ def _replace_in_steps() -> None:
     for assign in tensorflow_names.ASSIGNMENTS:
         assign.wrap(untracked.noting)
     Replaceable(keras.metrics.Mean, "update_state").put(losses.update_mean)
-    Replaceable(keras.Metric, "__init__").wrap(noted_results.seeing_to_the_class)
+    Replaceable(keras.Metric, "__init__").wrap(noted_results.with_wrapped_class)
     keras_names.COMPUTE_MOMENTS_SYNC.put_if(batch_norm.moments_of_all, is_shared)
     keras_names.MOMENTS.put_if(batch_norm.moments_of_layer, is_shared)
     Replaceable(keras.random.SeedGenerator, "next").put(random_layers.next_apart)
@@ -122,16 +122,16 @@ def _replace_of_optimizers() -> None:
     base, scaling = keras_names.BaseOptimizer, keras.optimizers.LossScaleOptimizer
     for kind in (base, scaling, keras.optimizers.MultiOptimizer):
         if "scale_loss" in vars(kind):
-            Replaceable(kind, "scale_loss").wrap(optimizers.weighting)
-    Replaceable(base, "__init__").wrap(optimizers.seeing_to_the_class)
-    Replaceable(base, "__setattr__").wrap(optimizers.seeing_to_the_method)
-    is_reduced = optimizers.is_reduced
-    keras_names.UPDATE_STEP.put_if(optimizers.update_own_copies, is_reduced)
-    keras_names.APPLY_WEIGHT_DECAY.put_if(optimizers.decay_own_copies, is_reduced)
-    keras_names.INCREMENT_ACCUMULATORS.put_if(optimizers.accumulate_in_own, is_reduced)
-    keras_names.OVERWRITE_WITH_AVERAGE.put_if(optimizers.overwrite_own, is_reduced)
+            Replaceable(kind, "scale_loss").wrap(methods.weighting)
+    Replaceable(base, "__init__").wrap(methods.with_wrapped_class)
+    Replaceable(base, "__setattr__").wrap(methods.with_wrapped_attribute)
+    is_reduced = updates.is_reduced
+    keras_names.UPDATE_STEP.put_if(updates.update_own_copies, is_reduced)
+    keras_names.APPLY_WEIGHT_DECAY.put_if(updates.decay_own_copies, is_reduced)
+    keras_names.INCREMENT_ACCUMULATORS.put_if(updates.accumulate_in_own, is_reduced)
+    keras_names.OVERWRITE_WITH_AVERAGE.put_if(updates.overwrite_own, is_reduced)
     keras_names.LOSS_SCALE_APPLY.put_if(keras_names.LOSS_SCALE_COMMON_APPLY.own, is_reduced)
-    keras_names.DIRECT_ASSIGN.put(optimizers.assign)
+    keras_names.DIRECT_ASSIGN.put(updates.assign)
 
 
 def _replace_of_models(

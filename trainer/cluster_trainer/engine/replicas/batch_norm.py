@@ -69,7 +69,7 @@ def _summed(*values: tf.Tensor) -> Any:
     """Return the sums over all replicas; in the backward pass, gradients are summed, too.
 
     Each replica's gradients must be weighted by its share of the batch. Either the loss was
-    weighted before, or `optimizers.py` will weight the gradients.
+    weighted before, or optimizers/gradients.py will weight the gradients.
     """
     assumed: set[bool] = set()
 

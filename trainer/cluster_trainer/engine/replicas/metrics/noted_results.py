@@ -27,11 +27,11 @@ class Result(NamedTuple):
     place: int
 
 
-def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
+def with_wrapped_class(initialize: Callable[..., None]) -> Callable[..., None]:
     """Wrap the `result` of a metric's classes so that it notes its values; once for each class."""
 
     @wraps(initialize)
-    def see_to_the_class(self: Any, *arguments: Any, **keywords: Any) -> None:
+    def wrap_and_initialize(self: Any, *arguments: Any, **keywords: Any) -> None:
         kinds: tuple[Any, ...] = type(self).__mro__
         for kind in kinds:
             result = vars(kind).get("result")
@@ -41,7 +41,7 @@ def seeing_to_the_class(initialize: Callable[..., None]) -> Callable[..., None]:
                 kind.result = noting
         initialize(self, *arguments, **keywords)
 
-    return see_to_the_class
+    return wrap_and_initialize
 
 
 def _noting_results(result: Callable[..., Any]) -> Callable[..., Any]:
