@@ -21,6 +21,8 @@ IN_IMAGE = "/opt/cluster-trainer"
 """The product's folder in the image."""
 OF_IMAGE = ("entrypoint", "trainer")
 PLUGIN = ("-p", "traced_tests")
+ALL = ("-m", "")
+"""Options of pytest that select the long tests, too."""
 TOOK_TOO_LONG = 124
 """The exit code of a run that reached the time limit, as of timeout(1)."""
 KILL_AFTER_SECONDS = 20
@@ -103,7 +105,8 @@ class Tree:
             traced.unlink()
 
     def _pytest(self, arguments: Sequence[str]) -> list[str]:
-        return [str(self._python), "-m", "pytest", *QUIET, "--hypothesis-seed", "0", *arguments]
+        pytest = [str(self._python), "-m", "pytest", *ALL, *QUIET]
+        return [*pytest, "--hypothesis-seed", "0", *arguments]
 
     def inside(
         self, arguments: Sequence[str], limit_seconds: float, notes: Path | None = None
@@ -122,7 +125,7 @@ class Tree:
             more = [*PLUGIN, *more]
         environ = {"DOCKER_OPTIONS": " ".join(options), "TESTS_OF": str(self.source)}
         try:
-            command = [str(PROJECT / "scripts/inside.sh"), *QUIET, *more]
+            command = [str(PROJECT / "scripts/inside.sh"), *ALL, *QUIET, *more]
             return self._run(command, environ, limit_seconds)
         finally:
             subprocess.run(["docker", "rm", "--force", name], capture_output=True, check=False)

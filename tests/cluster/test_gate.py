@@ -117,6 +117,7 @@ def test_two_workers_with_swapped_indices_are_told_so(peers):
     assert ended[-1].seconds < AT_ONCE_SECONDS  # the duration of the worker that started last
 
 
+@pytest.mark.long
 def test_a_wrong_index_is_told_on_the_machine_that_has_it(peers):
     cluster = peers(2)
     ended = wait_for_end(cluster.start(1, *COMMAND, **PATIENT, WORKER_INDEX="0"))
@@ -136,6 +137,7 @@ def test_another_image_version_is_named(peers):
     assert_told(ended, "image version of worker-1", 'received "9.9.9 (')
 
 
+@pytest.mark.long
 def test_another_setting_of_the_trainer_is_named_with_both_values(peers):
     cluster = peers(2)
     options = PATIENT | {"tmpfs": {"/runs": "mode=1777"}}

@@ -44,26 +44,18 @@ TOLERANCES = {
 BY_CHANCE = ["random_and_normalised", "noisy_vae", "masks"]
 # Equal to one device only where one process reads. TensorFlow takes workers' data as different.
 BY_TENSORFLOW = ["shared_by_tensorflow"]
-# Only these run on two devices, except in the long tests. A replica runs the same code there as on
-# two workers, and the tests in the image use devices, too.
-ON_DEVICES = [
-    *["overflow", "masked_sequences", "gan", *BY_TENSORFLOW, *BY_CHANCE],
-    *[f"{name} again" for name in BY_CHANCE],
-]
-# Only the long tests run these. Each resembles another program, or a test in the image.
-LEFT_OUT = [
-    *["moving_average", "eagerly", "xla"],  # test_fit.py, test_first_batch.py, test_xla.py
-    *["frozen_backbone", "py_dataset"],  # test_building.py, test_engine_as_keras.py
-    *["clipnorm", "mean_over_weights"],  # test_whole_batch.py, test_own_parts.py
-    "vae",  # "noisy_vae"
-    *["sample_weight", "segmentation", "own_train_step", "generator", "strings"],
-    "binary_with_auc",
-    *["clipvalue", "sum_of_losses", "loss_of_each", "more_terms"],
-    *["class_weight", "schedule", "bfloat16", "float16"],
-    *["regression", "multi_label", "autoencoder"],
-    *["endless", "unknown_length", "shuffled_py_dataset", "positions"],
-]
-IN_ALL = [name for name in TOLERANCES if name not in LEFT_OUT]
+# The tests that are not long run only these, each on two devices, too. A replica runs the same code
+# there as on two workers, and the tests in the image use devices, too.
+QUICK = ["by_hand", "language_model", "callbacks", "overflow", "gan", *BY_TENSORFLOW, "masks"]
+ALL = [*TOLERANCES, *BY_TENSORFLOW, *BY_CHANCE]
+
+
+def with_repeats(names):
+    """Return the names, and those of the second runs of random programs."""
+    return [*names, *(f"{name} again" for name in names if name in BY_CHANCE)]
+
+
+LEFT_OUT = [name for name in with_repeats(ALL) if name not in with_repeats(QUICK)]
 MAX_SECONDS = 1800  # two minutes alone, longer beside other tests
 pytestmark = pytest.mark.timeout(MAX_SECONDS + 60)
 # Two processes in one container, each behind the image's entrypoint.
@@ -85,15 +77,25 @@ sys.exit(max(abs(worker.wait()) for worker in workers))
 
 @pytest.fixture(scope="module")
 def outcomes(workbench, tmp_path_factory):
-    """The outcome of each program: alone, on each of two workers, and for some on two devices."""
-    chosen = {"ON_DEVICES": ",".join(ON_DEVICES), "LEFT_OUT": ",".join(LEFT_OUT)}
-    return run_all(workbench, tmp_path_factory, chosen)
+    """The outcomes of the quick programs: alone, on each of two workers, and on two devices."""
+    return run_all(workbench, tmp_path_factory, {"LEFT_OUT": ",".join(LEFT_OUT)})
 
 
 @pytest.fixture(scope="module")
 def all_outcomes(workbench, tmp_path_factory):
-    """The outcomes of all programs, each also on two devices."""
+    """The outcomes of all programs."""
     return run_all(workbench, tmp_path_factory, {})
+
+
+@pytest.fixture
+def found(request, name):
+    """The outcomes among which the program `name` is."""
+    return request.getfixturevalue("outcomes" if name in QUICK else "all_outcomes")
+
+
+def quick_of(names):
+    """Return the names as parameters; those that are not quick are long."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
 def run_all(workbench, tmp_path_factory, settings):
@@ -122,27 +124,14 @@ def assert_close(found, expected, tolerance):
             assert found[name] == pytest.approx(value, rel=tolerance, abs=tolerance / 10), name
 
 
-@pytest.mark.parametrize("name", IN_ALL)
-def test_two_workers_end_as_one_device(outcomes, name):
-    assert_close(outcomes["worker-0"][name], outcomes["alone"][name], TOLERANCES[name])
+@pytest.mark.parametrize("name", quick_of(TOLERANCES))
+def test_two_workers_end_as_one_device(found, name):
+    assert_close(found["worker-0"][name], found["alone"][name], TOLERANCES[name])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_two_workers_end_as_one_device_in_the_long_programs(all_outcomes, name):
-    assert_close(all_outcomes["worker-0"][name], all_outcomes["alone"][name], TOLERANCES[name])
-    assert all_outcomes["worker-0"][name] == all_outcomes["worker-1"][name]
-
-
-@pytest.mark.parametrize("name", [name for name in TOLERANCES if name in ON_DEVICES])
-def test_two_devices_end_as_one(outcomes, name):
-    assert_close(outcomes["devices"][name], outcomes["alone"][name], TOLERANCES[name])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [name for name in TOLERANCES if name not in ON_DEVICES])
-def test_the_other_programs_end_on_two_devices_as_on_one(all_outcomes, name):
-    assert_close(all_outcomes["devices"][name], all_outcomes["alone"][name], TOLERANCES[name])
+@pytest.mark.parametrize("name", quick_of(TOLERANCES))
+def test_two_devices_end_as_one(found, name):
+    assert_close(found["devices"][name], found["alone"][name], TOLERANCES[name])
 
 
 @pytest.fixture(scope="module")
@@ -158,15 +147,14 @@ def test_each_program_ends_over_a_ring_as_on_one_device(all_outcomes, over_ring,
     assert over_ring["worker-0"][name] == over_ring["worker-1"][name]
 
 
-OVER_BOTH = ["by_hand", "masked_sequences", "gan"]
+OVER_BOTH = ["by_hand", "gan"]
 
 
 @pytest.fixture(scope="module")
 def over_both(workbench, tmp_path_factory):
     """A few outcomes without a strategy, on two workers of two devices each, over a ring."""
     settings = {"TRAINER_COLLECTIVES": "ring", "TRAINER_LOGICAL_CPUS": "2"}
-    names = [*TOLERANCES, *BY_CHANCE, *(f"{name} again" for name in BY_CHANCE)]
-    left_out = ",".join(name for name in names if name not in OVER_BOTH)
+    left_out = ",".join(name for name in with_repeats(ALL) if name not in OVER_BOTH)
     return run_all(workbench, tmp_path_factory, settings | {"LEFT_OUT": left_out})
 
 
@@ -178,9 +166,9 @@ def test_two_workers_of_two_devices_end_as_one_device(outcomes, over_both, name)
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", BY_CHANCE)
-def test_a_ring_draws_as_two_devices_do(outcomes, over_ring, name):
+def test_a_ring_draws_as_two_devices_do(all_outcomes, over_ring, name):
     """Predictions of few rows are an exception: each worker makes them by itself."""
-    found, expected = over_ring["worker-0"][name], outcomes["devices"][name]
+    found, expected = over_ring["worker-0"][name], all_outcomes["devices"][name]
     trained = [one for one in expected if one != "predictions"]
     assert found.keys() == expected.keys()
     assert_close(*({one: all_of[one] for one in trained} for all_of in (found, expected)), ROUNDING)
@@ -191,15 +179,15 @@ def test_what_tensorflow_shares_out_ends_on_two_devices_as_on_one(outcomes, name
     assert_close(outcomes["devices"][name], outcomes["alone"][name], ROUNDING)
 
 
-@pytest.mark.parametrize("name", BY_CHANCE)
-def test_two_workers_are_as_two_devices(outcomes, name):
-    assert_close(outcomes["worker-0"][name], outcomes["devices"][name], ROUNDING)
+@pytest.mark.parametrize("name", quick_of(BY_CHANCE))
+def test_two_workers_are_as_two_devices(found, name):
+    assert_close(found["worker-0"][name], found["devices"][name], ROUNDING)
 
 
 @pytest.mark.parametrize("where", ["worker-0", "devices", "alone"])
-@pytest.mark.parametrize("name", BY_CHANCE)
-def test_the_same_seed_ends_alike(outcomes, name, where):
-    assert_close(outcomes[where][f"{name} again"], outcomes[where][name], 1e-6)
+@pytest.mark.parametrize("name", quick_of(BY_CHANCE))
+def test_the_same_seed_ends_alike(found, name, where):
+    assert_close(found[where][f"{name} again"], found[where][name], 1e-6)
 
 
 @pytest.mark.parametrize("where", ["worker-0", "devices"])
@@ -231,13 +219,12 @@ def test_a_callback_sees_each_batch(outcomes):
 
 
 def test_nothing_else_was_run(outcomes):
-    expected = {*IN_ALL, *BY_TENSORFLOW, *BY_CHANCE, *(f"{name} again" for name in BY_CHANCE)}
     found = {where: {*ended} for where, ended in outcomes.items()}
-    assert found.pop("devices") == {*ON_DEVICES}
-    assert found == dict.fromkeys(["alone", "worker-0", "worker-1"], expected)
+    places = ["alone", "worker-0", "worker-1", "devices"]
+    assert found == {place: {*with_repeats(QUICK)} for place in places}
 
 
-@pytest.mark.parametrize("name", [*IN_ALL, *BY_TENSORFLOW, *BY_CHANCE])
-def test_both_workers_say_the_same(outcomes, name):
+@pytest.mark.parametrize("name", quick_of(ALL))
+def test_both_workers_say_the_same(found, name):
     """They agree to the last digit, so that callbacks decide the same on both."""
-    assert outcomes["worker-0"][name] == outcomes["worker-1"][name]
+    assert found["worker-0"][name] == found["worker-1"][name]

@@ -114,6 +114,7 @@ def test_the_status_of_a_pod_shows_a_line_of_its_own(undisturbed):
         assert "worker-" in line, shown
 
 
+@pytest.mark.long
 def test_a_wrong_configuration_fails_the_job_with_its_reason(namespace, exported):
     job = exported("--epochs", "five")["Job"]
     pods = [namespace.start(template) for template in indexed(job)]

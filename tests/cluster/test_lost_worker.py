@@ -49,7 +49,7 @@ def trained_a_while(compose, workbench, tmp_path):
     [
         (stop, 0, 143, "another worker was asked to stop"),
         pytest.param(stop, 2, 143, "another worker was asked to stop", marks=pytest.mark.long),
-        (kill, 1, 137, f"gave up after {WAITING_SECONDS} s"),
+        pytest.param(kill, 1, 137, f"gave up after {WAITING_SECONDS} s", marks=pytest.mark.long),
     ],
     ids=["stopped-chief", "stopped-worker", "killed-worker"],
 )

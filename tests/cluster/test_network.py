@@ -40,6 +40,7 @@ def test_a_machine_that_does_not_come_is_named(peers):
         assert f"worker-2 at {cluster.address(2)}" in ended.err.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_a_start_tells_of_the_slow_link(peers, workbench):
     cluster = peers(2)
     run = {"TRAINER_EPOCHS": "100000", "TRAINER_RUN_DIR": "/tmp/run"}

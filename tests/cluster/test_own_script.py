@@ -66,7 +66,8 @@ def test_a_script_that_was_stopped_goes_on_with_the_very_next_batch(peers, tmp_p
     assert results(tmp_path)[0]["weights_sha256"] == undisturbed(2)[0]["weights_sha256"]
 
 
-@pytest.mark.parametrize("way", ["ring", pytest.param("tensorflow", marks=pytest.mark.long)])
+@pytest.mark.long  # tests/inside/test_unlike_data.py
+@pytest.mark.parametrize("way", ["ring", "tensorflow"])
 def test_workers_that_were_given_different_things_say_which(peers, way):
     cluster = peers(2)
     options = {"TRAINER_RUN_DIR": "/tmp/runs", "volumes": [f"{WORKSPACE}:/workspace:ro"]}

@@ -64,10 +64,12 @@ def trained(workbench, data, half_way, preparing):
         return [wait_for_end(worker, RUN_SECONDS) for worker in workers]
 
 
+@pytest.mark.long
 def test_half_a_preparation_does_not_pass_for_a_prepared_set(half_way):
     assert [folder.name.partition(".")[0] for folder in half_way] == ["incomplete"]
 
 
+@pytest.mark.long
 def test_one_of_those_that_wait_prepares_and_both_train(trained):
     assert [worker.code for worker in trained] == [0, 0], trained
     outputs = [worker.out for worker in trained]
@@ -76,11 +78,13 @@ def test_one_of_those_that_wait_prepares_and_both_train(trained):
         assert f"{PICTURES * 9 // 10} examples to train on, {PICTURES // 10} to test" in out
 
 
+@pytest.mark.long
 def test_what_the_killed_one_left_is_removed(trained, data):
     assert re.search(r"removing /data/tf_flowers/incomplete\.\S+", trained[0].out + trained[1].out)
     assert [folder.name for folder in data.glob("tf_flowers/*")] == ["3.0.1"]
 
 
+@pytest.mark.long
 def test_it_is_prepared_once(workbench, trained, data):
     assert trained
     again = run_and_remove(

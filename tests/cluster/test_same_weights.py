@@ -24,8 +24,9 @@ IN_CONTAINERS = (2, 0)
 MIRRORED = (1, 2)
 BOTH = (2, 2)
 # The others are compared with the first case of their group.
-QUICK = (ONE_DEVICE, IN_CONTAINERS, (2, "tensorflow"), MIRRORED, BOTH)
-LONG = (ONE_DEVICE, (3, "ring"), (4, 0), (3, "tensorflow"), (4, "tensorflow"))
+QUICK = (ONE_DEVICE, IN_CONTAINERS, BOTH)
+OF_TENSORFLOW = tuple((workers, "tensorflow") for workers in (2, 3, 4))
+LONG = (ONE_DEVICE, MIRRORED, (3, "ring"), (4, 0), *OF_TENSORFLOW)
 long = pytest.mark.long
 SEVERAL = [*QUICK[1:], *(pytest.param(case, marks=long) for case in LONG[1:])]
 cases = pytest.mark.parametrize("case", [ONE_DEVICE, *SEVERAL], ids=str)
@@ -130,7 +131,7 @@ def test_every_worker_says_that_it_is_done(trained, case):
     assert {result["steps"] for result in results} == {100}
 
 
-@pytest.mark.parametrize("case", [MIRRORED, BOTH], ids=str)
+@pytest.mark.parametrize("case", [pytest.param(MIRRORED, marks=long), BOTH], ids=str)
 def test_every_device_holds_a_replica(trained, case):
     workers, devices = case
     strategy = "mirrored" if workers == 1 else "multiworker"
@@ -139,7 +140,11 @@ def test_every_device_holds_a_replica(trained, case):
     assert trained.output.count(said) == workers
 
 
-@pytest.mark.parametrize("case", [one for one in SEVERAL if one not in (MIRRORED, BOTH)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [IN_CONTAINERS, *(pytest.param(one, marks=long) for one in LONG[1:] if one != MIRRORED)],
+    ids=str,
+)
 def test_workers_sum_by_what_was_asked_for_and_by_default_over_a_ring(trained, case):
     workers, asked = case
     logged, noted = STRATEGIES[asked]

@@ -29,6 +29,7 @@ def test_two_machines_train_as_one_device_each_way_and_after_a_kill(peers):
         assert sum("Between these machines" in one for one in conclusion) == 1
 
 
+@pytest.mark.long
 def test_a_peer_that_never_comes_is_one_row(peers):
     worker = peers(2).start(0, "selftest", "--json", "--limit", "1", RENDEZVOUS_TIMEOUT="3")
     ended = wait_for_end(worker)

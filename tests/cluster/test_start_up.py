@@ -57,6 +57,7 @@ def test_a_peer_that_never_comes_is_not_waited_for_longer_than_allowed(workers):
     assert "refused" in ended.err.splitlines()[-1]
 
 
+@pytest.mark.long
 def test_a_cluster_that_cannot_form_ends_on_every_worker(workers):
     started = workers("comes", grpc_proxy=PROXY, STARTUP_TIMEOUT="4", MAX_RESTARTS="0")
     for ended in [wait_for_end(worker, 60) for worker in started]:

@@ -211,6 +211,7 @@ def test_a_worker_that_is_not_there_is_refused(idle):
     assert idle.process.poll() is None
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_again_and_again_ends_the_cluster(idle, workbench):
     assert idle.ask(STOP, "1").returncode == 0
     assert idle.ask(RESUME, "1").returncode == 0

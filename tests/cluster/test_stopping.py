@@ -71,6 +71,7 @@ def test_a_killed_container_is_started_again_and_all_go_on(start, workbench):
     assert [result["status"] for result in ended.results()] == ["done", "done"]
 
 
+@pytest.mark.long
 def test_memory_that_runs_out_is_called_by_its_name(start, tmp_path):
     overlay = tmp_path / "small.yaml"
     overlay.write_text(HUNGRY)

@@ -93,11 +93,8 @@ def two_workers_lab(workbench, settings, prepared):
     return run_on_two(workbench, script, settings(script, prepared))
 
 
-FOUR_MACHINES_LONG = pytest.param("four_machines", marks=pytest.mark.long)
-LAB_LONG = pytest.param("two_workers_lab", marks=pytest.mark.long)
-
-
-@pytest.mark.parametrize("tutorial", [FOUR_MACHINES_LONG, "two_machines", LAB_LONG])
+@pytest.mark.long  # test_own_script.py
+@pytest.mark.parametrize("tutorial", ["four_machines", "two_machines", "two_workers_lab"])
 def test_both_workers_end_well_with_the_same_metrics(request, tutorial):
     first, second = request.getfixturevalue(tutorial)
     assert (first.code, second.code) == (0, 0), (first, second)

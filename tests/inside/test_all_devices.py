@@ -308,6 +308,7 @@ def test_who_makes_a_strategy_keeps_it(monkeypatch):
     assert replicas_of_fit(plain) == 1
 
 
+@pytest.mark.long
 def test_who_names_a_device_keeps_it():
     offer("CPU:0", "CPU:1")
     model = network()
@@ -381,7 +382,7 @@ def test_one_device_is_left_to_keras():
     assert not local_devices.are_wanted()
 
 
-@pytest.mark.parametrize(("every", "names"), [("1", ("CPU:0", "CPU:1")), ("4", ())])
+@pytest.mark.parametrize(("every", "names"), quick_first(1, [("1", ("CPU:0", "CPU:1")), ("4", ())]))
 def test_workers_that_average_weights_train_on_one_device_each(monkeypatch, every, names):
     monkeypatch.setattr(of_script, "from_environment", lambda _: Task(num_workers=2))
     monkeypatch.setattr(process_ring, "is_wanted", lambda: True)

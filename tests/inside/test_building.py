@@ -77,7 +77,7 @@ def over_a_ring(folder):
     return strategy_of(1), kept_in(folder, 0)
 
 
-@pytest.fixture(params=[in_one_worker, on_two_devices, over_a_ring])
+@pytest.fixture(params=quick_first(1, [over_a_ring, in_one_worker, on_two_devices]))
 def strategy(request, tmp_path):
     """The strategy of a model that trains in one worker, on two devices or over a ring."""
     strategy, around = request.param(tmp_path)
@@ -94,7 +94,7 @@ def strategy(request, tmp_path):
 
 
 without_a_strategy = pytest.mark.parametrize(
-    "strategy", [in_one_worker, over_a_ring], indirect=True
+    "strategy", quick_first(1, [over_a_ring, in_one_worker]), indirect=True
 )
 
 
@@ -117,7 +117,8 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize(
-    ("keywords", "updates"), [({}, 8), ({"use_ema": True, "gradient_accumulation_steps": 2}, 4)]
+    ("keywords", "updates"),
+    quick_first(1, [({}, 8), ({"use_ema": True, "gradient_accumulation_steps": 2}, 4)]),
 )
 def test_a_fit_traces_its_steps_once(keywords, updates):
     model = dense()
@@ -216,7 +217,7 @@ def test_layers_that_only_training_calls_are_trained(strategy, make, evaluates):
 
 @pytest.mark.parametrize(
     ("strategy", "make"),
-    [(in_one_worker, functional), (on_two_devices, WithAux)],
+    quick_first(1, [(in_one_worker, functional), (on_two_devices, WithAux)]),
     indirect=["strategy"],
 )
 def test_such_layers_are_trained_on_single_batches(strategy, make):
@@ -391,7 +392,10 @@ def several(inner):
 
 
 @pytest.mark.parametrize(
-    "wrap", [lambda inner: keras.optimizers.LossScaleOptimizer(inner, name="scaled"), several]
+    "wrap",
+    quick_first(
+        1, [lambda inner: keras.optimizers.LossScaleOptimizer(inner, name="scaled"), several]
+    ),
 )
 def test_variables_are_called_as_if_a_step_had_built_them(wrap):
     """Checkpoints of earlier versions and of fits with `run_eagerly` have these names."""
@@ -502,13 +506,16 @@ class Branches(keras.Model):
 # Keras runs nothing eagerly on several devices.
 @pytest.mark.parametrize(
     ("strategy", "run_eagerly"),
-    [
-        (in_one_worker, False),
-        (in_one_worker, True),
-        (on_two_devices, False),
-        (over_a_ring, False),
-        (over_a_ring, True),
-    ],
+    quick_first(
+        1,
+        [
+            (in_one_worker, False),
+            (in_one_worker, True),
+            (on_two_devices, False),
+            (over_a_ring, False),
+            (over_a_ring, True),
+        ],
+    ),
     indirect=["strategy"],
 )
 def test_functions_that_autograph_reads_are_no_hindrance(strategy, run_eagerly):
@@ -582,7 +589,7 @@ class Measures(MakesOfNumbers):
 
 
 @pytest.mark.parametrize("strategy", [over_a_ring], indirect=True)
-@pytest.mark.parametrize("has_drawn", [False, True])
+@pytest.mark.parametrize("has_drawn", quick_first(1, [False, True]))
 def test_a_call_on_zeros_leaves_metrics_and_keras_seed_as_they_were(strategy, has_drawn):
     def make():
         return keras.Sequential([Measures(), layers.Dense(1, kernel_initializer="ones")])
@@ -690,7 +697,7 @@ class DrawsInItsCall(keras.Model):
 
 
 @without_a_strategy
-@pytest.mark.parametrize("is_sequential", [True, False])
+@pytest.mark.parametrize("is_sequential", quick_first(1, [True, False]))
 def test_layers_of_an_eager_model_draw_from_numpy_what_they_draw_by_hand(strategy, is_sequential):
     def make():
         model = DrawsInItsCall()
@@ -736,6 +743,7 @@ class Evaluates(keras.callbacks.Callback):
         self.other.evaluate(TWICE_X, TWICE_Y, batch_size=8, verbose=0)
 
 
+@pytest.mark.long
 @without_a_strategy
 def test_an_evaluation_by_a_callback_of_a_fit_builds_no_optimizer(strategy):
     with strategy.scope():
@@ -820,6 +828,7 @@ class Remembers(keras.optimizers.SGD):
         super().update_step(gradient, variable, learning_rate)
 
 
+@pytest.mark.long
 @without_a_strategy
 def test_an_optimizer_is_built_for_the_weights_that_a_callback_has_loaded(strategy):
     with strategy.scope():
@@ -845,8 +854,8 @@ class Dies(keras.callbacks.Callback):
         [
             (True, False),
             (False, True),
-            pytest.param(False, False, marks=pytest.mark.long),
-            pytest.param(True, True, marks=pytest.mark.long),
+            (False, False),
+            (True, True),
         ],
     ),
 )
@@ -879,7 +888,7 @@ def freezing_at_first():
     return callback
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", quick_first(1, ["sgd", "adam"]))
 def test_a_fit_that_would_train_other_layers_than_before_is_refused(tmp_path, caplog, optimizer):
     def fit(*callbacks):
         keras.utils.clear_session()

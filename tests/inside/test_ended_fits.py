@@ -23,6 +23,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
+from conftest import quick_first
 
 ROWS = np.ones((8, 100), np.float32)
 WANTED = ROWS[:, :1]
@@ -117,12 +118,7 @@ USES = {
 KEPT = {"save": True}  # with the optimizer's state
 
 
-SHORT = ["evaluate", "layer", "save", "another model"]
-
-
-@pytest.mark.parametrize(
-    "use", [use if use in SHORT else pytest.param(use, marks=pytest.mark.long) for use in USES]
-)
+@pytest.mark.parametrize("use", quick_first(2, USES))
 def test_weights_that_the_script_uses_stay_and_are_never_other_ones(
     script, use, capsys, tmp_path, monkeypatch
 ):
@@ -200,6 +196,7 @@ def test_what_one_workers_script_has_read_stays_on_all_workers(tmp_path):
         assert (mine.read, other.read) == ({2}, {2})
 
 
+@pytest.mark.long
 def test_weights_are_removed_without_the_others_in_memory(tmp_path):
     arrays = [np.full(2**20, number, np.float64) for number in range(4)]
     names = [f"variable {number}" for number in range(4)]

@@ -10,7 +10,7 @@ from tensorflow.python.distribute.values import SyncOnReadVariable
 
 from cluster_trainer.collectives.workers import WorkersOfStrategy
 from cluster_trainer.engine.data.sources.rows import ArraySource
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 RANDOM = np.random.default_rng(0)
 INPUTS = RANDOM.normal(size=(100, 4)).astype("float32")
@@ -167,10 +167,13 @@ def of_dataset():
 
 @pytest.mark.parametrize(
     ("of_data", "steps_per_epoch", "batches"),
-    [
-        (of_arrays, None, [[0, 1], range(5), range(5)]),
-        (of_dataset, 3, [[0, 1], [2, 3, 4], [0, 1, 2]]),
-    ],
+    quick_first(
+        1,
+        [
+            (of_arrays, None, [[0, 1], range(5), range(5)]),
+            (of_dataset, 3, [[0, 1], [2, 3, 4], [0, 1, 2]]),
+        ],
+    ),
 )
 def test_an_epoch_that_a_callback_shortens_is_followed_by_a_whole_one(
     strategy, of_data, steps_per_epoch, batches
@@ -260,7 +263,9 @@ def test_a_callback_is_called_for_each_batch_of_a_validation(strategy):
     assert alone.batches == in_fit.batches == list(range(10))
 
 
-@pytest.mark.parametrize("kind", [keras.callbacks.History, keras.callbacks.ModelCheckpoint])
+@pytest.mark.parametrize(
+    "kind", quick_first(1, [keras.callbacks.History, keras.callbacks.ModelCheckpoint])
+)
 def test_a_users_kind_of_one_of_keras_callbacks_is_called_for_each_batch(kind, tmp_path):
     batches = []
 
@@ -453,7 +458,7 @@ class Noting(keras.utils.PyDataset):
 
 @pytest.mark.parametrize(
     ("batches", "steps", "workers"),
-    [(None, 4, 1), (6, 2, 2), pytest.param(6, None, 2, marks=pytest.mark.long)],
+    quick_first(1, [(None, 4, 1), (6, 2, 2), (6, None, 2)]),
 )
 def test_a_pydataset_is_told_of_each_epoch(strategy, batches, steps, workers):
     dataset = Noting(batches, workers=workers)

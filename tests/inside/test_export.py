@@ -2,6 +2,7 @@ import errno
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from cluster_trainer.models import networks
@@ -70,6 +71,7 @@ def test_what_a_layer_has_learnt_of_the_data_is_saved(tmp_path):
         np.testing.assert_allclose(found, model(numbers), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_words_that_a_layer_has_learnt_are_saved(tmp_path):
     words = keras.layers.TextVectorization(output_sequence_length=3)
     words.adapt(["one two three", "three four"])

@@ -12,7 +12,7 @@ from cluster_trainer.collectives import over_ring
 from cluster_trainer.engine.data import again
 from cluster_trainer.engine.failed_step import by_xla
 from cluster_trainer.problems import ExitCode
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 DRAWS = np.random.default_rng(0)
 INPUTS = DRAWS.random((60, 4)).astype("float32")
@@ -117,27 +117,22 @@ def test_a_short_last_batch_that_a_share_cannot_divide_is_named(options, capsys)
 
 @pytest.mark.parametrize(
     "call",
-    [
-        lambda model: model.evaluate(INPUTS, TARGETS, batch_size=16, verbose=0),
-        pytest.param(
-            lambda model: model.predict(INPUTS, batch_size=16, verbose=0), marks=pytest.mark.long
-        ),
-        pytest.param(
+    quick_first(
+        1,
+        [
+            lambda model: model.evaluate(INPUTS, TARGETS, batch_size=16, verbose=0),
+            lambda model: model.predict(INPUTS, batch_size=16, verbose=0),
             lambda model: model.fit(
                 *(INPUTS[:32], TARGETS[:32]),
                 validation_data=(INPUTS, TARGETS),
                 batch_size=16,
                 verbose=0,
             ),
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
             lambda model: [
                 model.train_on_batch(INPUTS[:rows], TARGETS[:rows]) for rows in (16, 12)
             ],
-            marks=pytest.mark.long,
-        ),
-    ],
+        ],
+    ),
     ids=["evaluate", "predict", "validation", "train_on_batch"],
 )
 def test_so_is_one_of_other_calls(call, capsys):

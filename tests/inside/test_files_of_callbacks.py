@@ -13,6 +13,7 @@ from cluster_trainer.collectives.workers import WorkersOfRing
 from cluster_trainer.fits.shared import files as shared_files
 from cluster_trainer.fits.shared.files import ChiefsFiles
 from cluster_trainer.fits.shared.written_files import named_alike
+from conftest import quick_first
 
 
 class OfPeer(ChiefsFiles):
@@ -76,7 +77,7 @@ def by_replacing(file):
     file.with_name("another").replace(file)
 
 
-@pytest.mark.parametrize("write", [by_text, by_h5py, by_replacing])
+@pytest.mark.parametrize("write", quick_first(1, [by_text, by_h5py, by_replacing]))
 def test_the_other_has_what_was_written(two, disks, write):
     file = disks[0] / "file"
     assert two(lambda: write(file)) == {"file": file.read_bytes()}

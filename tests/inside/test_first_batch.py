@@ -33,7 +33,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 NUMBERS = np.random.default_rng(3)
@@ -198,8 +198,9 @@ def is_like_another(make):
 
 
 ORDINARY = [
-    *[with_noise, adversarial, with_state, with_a_loss_of_each],
-    *map(is_like_another, [with_own_loss, with_own_step, with_a_vector, in_half_precision]),
+    *[adversarial, with_state],
+    *map(is_like_another, [with_noise, with_own_loss, with_own_step, with_a_vector]),
+    *map(is_like_another, [in_half_precision, with_a_loss_of_each]),
 ]
 
 
@@ -303,8 +304,8 @@ def test_a_loss_along_the_batch_counts():
 
 
 OTHERS = [
-    *[contrastive, sum_of_state, kerass_circle],
-    *[ALONG_THE_BATCH[name] for name in ("an activation", "an axis")],
+    *[contrastive, sum_of_state, ALONG_THE_BATCH["an axis"]],
+    *map(is_like_another, [kerass_circle, ALONG_THE_BATCH["an activation"]]),
     *map(is_like_another, [divided_by_the_global_batch, masked_mean, contraction]),
 ]
 
@@ -352,6 +353,7 @@ def test_what_one_device_would_train_otherwise_is_warned_of(make, caplog):
     assert "TRAINER_FIRST_BATCH" in line
 
 
+@pytest.mark.long
 def test_a_script_without_a_seed_is_warned_too(caplog, monkeypatch):
     monkeypatch.delattr(context.context(), "_rng", raising=False)
     with strategy_of(2).scope():
@@ -391,7 +393,9 @@ def with_memory():
     return keras.Model(inputs, outputs), "sgd", "sparse_categorical_crossentropy"
 
 
-@pytest.mark.parametrize(("make", "eagerly"), [(with_state, False), (with_memory, True)])
+@pytest.mark.parametrize(
+    ("make", "eagerly"), quick_first(1, [(with_state, False), (with_memory, True)])
+)
 def test_nothing_stays_of_it(make, eagerly):
     strategy = strategy_of(2)
     with_it = fitted(make, strategy, run_eagerly=eagerly)
@@ -426,7 +430,7 @@ def test_what_the_step_draws_beside_threads_that_read_data_is_not_used_up(module
     assert drawn_after(CHECK) == drawn_after(FirstBatchMode("off"))
 
 
-@pytest.mark.parametrize("module", [np.random, random])
+@pytest.mark.parametrize("module", quick_first(1, [np.random, random]))
 def test_what_replicas_draw_from_generators_of_their_own_is_no_difference(module, caplog):
     def loss_of(self, x, y):
         return OwnStep.loss_of(self, x, y) * (1 + module.uniform(0.0, 1.0))
@@ -458,7 +462,7 @@ def evaluated(make, times=1, **options):
     return model
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("eagerly", quick_first(1, [False, True]))
 def test_evaluations_are_compared_once(eagerly, caplog):
     evaluated(with_a_loss_over_a_mask, times=2, run_eagerly=eagerly)
     (line,) = lines(caplog)
@@ -472,6 +476,7 @@ def test_nothing_is_said_of_an_evaluation_by_means_of_examples(caplog):
     assert lines(caplog, logging.INFO) == []
 
 
+@pytest.mark.long
 def test_evaluations_of_single_batches_are_compared(caplog):
     with strategy_of(2).scope():
         model, optimizer, loss = with_a_loss_over_a_mask()
@@ -496,7 +501,7 @@ def with_masked_tests():
 VALIDATION = {"validation_data": (X, LABELS), "validation_batch_size": BATCH}
 
 
-@pytest.mark.parametrize("make", [with_masked_tests, with_a_loss_over_a_mask])
+@pytest.mark.parametrize("make", quick_first(1, [with_masked_tests, with_a_loss_over_a_mask]))
 def test_a_fits_validation_is_compared_unless_its_training_differs(make, caplog):
     with strategy_of(2).scope():
         model, optimizer, loss = make()
@@ -511,6 +516,7 @@ class MaskedTestsBesideSums(MaskedTests):
         return {**super().train_step(data), "rows": tf.reduce_sum(data[0])}
 
 
+@pytest.mark.long
 def test_a_validation_is_compared_if_other_numbers_of_the_training_differ(caplog):
     with strategy_of(2).scope():
         model = network(MaskedTestsBesideSums)
@@ -536,6 +542,7 @@ def test_weights_and_statistics_are_no_switches_of_a_validation(monkeypatch):
     assert len(compared) == 4  # two batches of the training, and two of the validation
 
 
+@pytest.mark.long
 def test_a_validation_that_differs_may_be_refused():
     with strategy_of(2).scope():
         model, optimizer, loss = with_masked_tests()
@@ -610,7 +617,7 @@ UNEVEN = {
 }
 
 
-@pytest.mark.parametrize("make", UNEVEN.values(), ids=UNEVEN)
+@pytest.mark.parametrize("make", quick_first(2, UNEVEN.values()), ids=UNEVEN)
 def test_a_last_batch_is_compared_and_nothing_stays_of_it(make, caplog):
     found = []
     for mode in (CHECK, FirstBatchMode("off")):
@@ -650,7 +657,7 @@ def by_a_rate(model):
     model.optimizer.learning_rate.assign(0.002)
 
 
-@pytest.mark.parametrize("change", [by_a_variable, by_a_new_function, by_a_rate])
+@pytest.mark.parametrize("change", quick_first(1, [by_a_variable, by_a_new_function, by_a_rate]))
 def test_what_a_callback_switches_is_compared_then(change, caplog):
     class Switches(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -735,7 +742,7 @@ def calling_python(*, stateful):
     return bad(loss_of)
 
 
-@pytest.mark.parametrize("stateful", [True, False])
+@pytest.mark.parametrize("stateful", quick_first(1, [True, False]))
 def test_functions_of_pythons_are_called_twice_if_they_say_that_they_change_nothing(
     stateful, caplog
 ):
@@ -761,7 +768,7 @@ class OfTwoSizes(OwnStep):
         return {"loss": loss}
 
 
-@pytest.mark.parametrize("divides_by", [None, BATCH])
+@pytest.mark.parametrize("divides_by", quick_first(1, [None, BATCH]))
 def test_parts_of_different_sizes_are_compared(divides_by, caplog):
     keras.utils.set_random_seed(1)
     pairs = tf.data.Dataset.from_tensor_slices((X, LABELS)).batch(BATCH)
@@ -793,11 +800,14 @@ class OfRagged(keras.Model):
 
 @pytest.mark.parametrize(
     ("loss_of", "is_told"),
-    [
-        (lambda rows: tf.reduce_mean(tf.reduce_sum(rows**2, 1)), False),
-        (lambda rows: tf.reduce_mean(rows.flat_values**2), True),
-        (lambda rows: tf.reduce_mean(rows.to_tensor() ** 2), True),
-    ],
+    quick_first(
+        1,
+        [
+            (lambda rows: tf.reduce_mean(tf.reduce_sum(rows**2, 1)), False),
+            (lambda rows: tf.reduce_mean(rows.flat_values**2), True),
+            (lambda rows: tf.reduce_mean(rows.to_tensor() ** 2), True),
+        ],
+    ),
     ids=["mean of rows", "mean of values", "padded"],
 )
 def test_ragged_parts_are_compared(loss_of, is_told, caplog):
@@ -860,7 +870,7 @@ def sensitivity(y, p):
     return tf.math.count_nonzero(hits) / tf.maximum(tf.math.count_nonzero(are_ones), 1)
 
 
-@pytest.mark.parametrize("is_mean", [True, False])
+@pytest.mark.parametrize("is_mean", quick_first(1, [True, False]))
 def test_metrics_of_the_scripts_own_are_compared(is_mean, caplog):
     def right(y, p):
         return tf.cast(tf.argmax(p, -1) == tf.cast(tf.reshape(y, [-1]), tf.int64), tf.float32)
@@ -879,6 +889,7 @@ class Summing(OwnStep):
         return {**super().train_step(data), "rows": tf.reduce_sum(data[0])}
 
 
+@pytest.mark.long
 def test_any_number_that_a_step_returns_is_compared(caplog):
     fitted(lambda: (network(Summing), "adam", None), strategy_of(2))
     told = [("rows is" in line, "loss is" in line) for line in lines(caplog)]
@@ -947,6 +958,7 @@ def test_orders_of_the_batch_that_are_drawn_cannot_be_compared(caplog):
     assert len(lines(caplog, logging.INFO)) == 1
 
 
+@pytest.mark.long
 def test_what_any_of_the_replicas_draws_counts(caplog):
     def mixed_on_the_second(self, x, y):
         context = tf.distribute.get_replica_context()
@@ -1051,7 +1063,9 @@ class Choosing(layers.Layer):
         return tf.cond(tf.reduce_sum(x) > 0, lambda: self.dense(x), lambda: x)
 
 
-@pytest.mark.parametrize("mode", [CHECK, FirstBatchMode("refuse")], ids=lambda mode: mode.name)
+@pytest.mark.parametrize(
+    "mode", quick_first(1, [CHECK, FirstBatchMode("refuse")]), ids=lambda mode: mode.name
+)
 def test_a_step_that_decides_by_its_share_is_told_and_trains_all_the_same(mode, caplog):
     """The comparison runs it eagerly, and gets the gradients of one branch only."""
     inputs = keras.Input((6,))
@@ -1147,6 +1161,7 @@ class Growing(Queue):
         return logs
 
 
+@pytest.mark.long
 def test_a_queue_that_grows_gets_the_rows_of_all_replicas():
     def make():
         model = network(Growing, odd=False)
@@ -1223,6 +1238,7 @@ for layer in (Choosing(), Failing()):
 """
 
 
+@pytest.mark.long
 def test_workers_that_compute_unlike_sums_or_fail_when_they_compare_train_all_the_same(tmp_path):
     """A ring breaks if one worker sums and another does not."""
     script = tmp_path / "script.py"

@@ -47,6 +47,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
+from conftest import quick_first
 
 IS_BUSY = Saver.is_busy  # before a fixture has changed that
 ROWS = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
@@ -140,7 +141,7 @@ class Predicts(keras.callbacks.Callback):
         getattr(self.model, self.name)(ROWS, *more, verbose=0)
 
 
-@pytest.mark.parametrize("name", ["predict", "evaluate"])
+@pytest.mark.parametrize("name", quick_first(1, ["predict", "evaluate"]))
 def test_a_stop_within_a_callbacks_own_call_ends_the_fit_where_it_is_kept(keep, name):
     stop = StopRequest(print)
     model, kept = keep(stop, every=200)
@@ -204,7 +205,7 @@ def lost(*_):
     raise PeerLost("rank 1 was lost", 1)
 
 
-@pytest.mark.parametrize("given", DATA)
+@pytest.mark.parametrize("given", quick_first(3, DATA))
 def test_what_may_have_been_read_does_not_begin_again(keep, given):
     """A worker may be lost before Keras has read any data, or after."""
 
@@ -234,7 +235,7 @@ class DiesAfter(keras.callbacks.Callback):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("examples", {"batch_size": 8}), ("generator", {"steps_per_epoch": 5})],
+    quick_first(1, [("examples", {"batch_size": 8}), ("generator", {"steps_per_epoch": 5})]),
 )
 def test_whatever_its_data_a_fit_that_was_killed_ends_to_the_same_bits(
     keep, tmp_path, caplog, name, options
@@ -278,7 +279,9 @@ class Prepares(keras.callbacks.Callback):
         """Do nothing, as it happens."""
 
 
-@pytest.mark.parametrize("own", [[], [Prepares()], [keras.callbacks.EarlyStopping("loss")]])
+@pytest.mark.parametrize(
+    "own", quick_first(1, [[], [Prepares()], [keras.callbacks.EarlyStopping("loss")]])
+)
 def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypatch, own):
     """If a worker is lost by then, it can begin at step 0, unless a callback has had the model."""
     model, kept = keep()
@@ -288,7 +291,7 @@ def test_a_fit_has_trained_nothing_until_its_first_step_is_traced(keep, monkeypa
     assert kept.has_trained == any(isinstance(one, Prepares) for one in own)
 
 
-@pytest.mark.parametrize("hook", running.BEGINNING_HOOKS)
+@pytest.mark.parametrize("hook", quick_first(1, running.BEGINNING_HOOKS))
 def test_a_callback_that_loses_a_worker_as_it_begins_may_have_trained(keep, hook):
     """It may have run its own fit, to warm the model up."""
     model, kept = keep()
@@ -299,6 +302,7 @@ def test_a_callback_that_loses_a_worker_as_it_begins_may_have_trained(keep, hook
     assert kept.has_trained
 
 
+@pytest.mark.long
 def test_no_callback_has_trained_before_it_is_given_the_model(keep):
     model, kept = keep()
     given = inspect.signature(model.fit).bind(x=ROWS, callbacks=[Prepares()])
@@ -307,6 +311,7 @@ def test_no_callback_has_trained_before_it_is_given_the_model(keep):
     assert not kept.has_trained
 
 
+@pytest.mark.long
 def test_a_fit_that_has_done_its_first_step_has_trained(keep):
     assert failed(keep, Examples()).has_trained
 
@@ -351,6 +356,7 @@ def test_a_run_has_one_number_however_often_it_begins(keep, tmp_path):
     assert number() != first
 
 
+@pytest.mark.long
 def test_a_run_of_an_earlier_version_goes_on_and_gets_a_number(keep, began, tmp_path):
     failed(keep, Examples())
     store = Store(tmp_path / "checkpoints")
@@ -543,7 +549,7 @@ def test_a_rehearsal_compiles_a_step_and_leaves_nothing_else(late, keep, tmp_pat
 
 
 @pytest.mark.usefixtures("late")
-@pytest.mark.parametrize("every", [1, 0])
+@pytest.mark.parametrize("every", quick_first(1, [1, 0]))
 def test_what_a_checkpoint_takes_from_all_workers_is_compiled_too(keep, every):
     _, kept = keep(every=every, rehearses=True)
     layers = [keras.Input((4,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)]
@@ -572,7 +578,7 @@ OWN_CALLBACKS = {
 }
 
 
-@pytest.mark.parametrize("name", OWN_CALLBACKS)
+@pytest.mark.parametrize("name", quick_first(1, OWN_CALLBACKS))
 def test_with_a_callback_that_may_prepare_the_model_nothing_is_compiled(late, keep, tmp_path, name):
     model, kept = keep(rehearses=True)
     callbacks = [OWN_CALLBACKS[name](), Dies(3)]
@@ -589,16 +595,16 @@ def nothing_was_done(model, folder):
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize(
     ("of", "name"),
-    [
-        *[("training", "tf.data"), ("training", "generator"), ("validation", "generator")],
-        *[
-            pytest.param(*given, marks=pytest.mark.long)
-            for given in (
+    quick_first(
+        1,
+        [
+            *[("training", "tf.data"), ("training", "generator"), ("validation", "generator")],
+            *(
                 *(("validation", "tf.data"), ("validation", "PyDataset that changes")),
                 ("training", "PyDataset that changes"),
-            )
+            ),
         ],
-    ],
+    ),
 )
 def test_with_data_that_are_gone_through_once_nothing_is_compiled(keep, tmp_path, name, of):
     model, kept = keep(rehearses=True)
@@ -611,6 +617,7 @@ def test_with_data_that_are_gone_through_once_nothing_is_compiled(keep, tmp_path
     assert nothing_was_done(model, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("late")
 def test_a_fit_without_a_step_is_no_rehearsal(keep, tmp_path):
     model, kept = keep(rehearses=True)
@@ -667,6 +674,7 @@ def test_a_newcomer_is_trusted_once_it_has_been_through_an_epoch(alike, keep):
     assert new == [1, 1, 1, 0]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("alike")
 def test_a_newcomer_at_another_call_is_lost_around_the_trainers_fit_too(tmp_path, monkeypatch):
     def other_call(*_):
@@ -702,7 +710,9 @@ def test_a_worker_that_is_back_while_a_fit_validates_ends_it_there(keep, began):
     assert len(history.history["val_loss"]) == 2
 
 
-@pytest.mark.parametrize("size", [8, 7], ids=["whole batches", "a last one that is short"])
+@pytest.mark.parametrize(
+    "size", quick_first(1, [8, 7]), ids=["whole batches", "a last one that is short"]
+)
 def test_training_is_over_before_validation_if_nobody_knew_how_many_batches_there_are(keep, size):
     """The data end with a call of one step: the next call finds no batch."""
     stages = []
@@ -720,7 +730,7 @@ def test_training_is_over_before_validation_if_nobody_knew_how_many_batches_ther
     assert stages == [(of_an_epoch, Stage.TRAINED), (2 * of_an_epoch, Stage.TRAINED)]
 
 
-@pytest.mark.parametrize("own", [[], [Prepares()]])
+@pytest.mark.parametrize("own", quick_first(1, [[], [Prepares()]]))
 def test_a_model_that_gets_a_checkpoints_values_is_not_given_the_chiefs_before(
     alike, keep, began, monkeypatch, own
 ):

@@ -169,13 +169,13 @@ def fitted(tmp_path, began):
             (repeated, Dies),
             (filtered_and_cut, Dies),
             (validated_in_part, Dies),
-            *(
-                pytest.param(made, Dies, marks=pytest.mark.long)
+            *[
+                (made, Dies)
                 for made in (
                     *(whole, parts_shuffled_again, cached, twice, endless_and_filtered),
                     *(zipped_with_an_endless_one, chosen_among_others),
                 )
-            ),
+            ],
         ],
     ),
 )
@@ -196,7 +196,7 @@ def validated_apart():
     return {**rows, "validation_data": shuffled().batch(6)}
 
 
-@pytest.mark.parametrize("made", [whole, validated_apart])
+@pytest.mark.parametrize("made", quick_first(1, [whole, validated_apart]))
 def test_data_that_are_begun_again_have_the_limits_of_the_fit(fitted, made, monkeypatch):
     limited, limit = [], StallLimit.call
 
@@ -211,7 +211,7 @@ def test_data_that_are_begun_again_have_the_limits_of_the_fit(fitted, made, monk
     assert pipelines.repeat in limited
 
 
-@pytest.mark.parametrize("made", [whole, parts])
+@pytest.mark.parametrize("made", quick_first(1, [whole, parts]))
 def test_a_shuffle_that_a_fit_shares_with_one_that_had_ended_is_warned_of(fitted, made, caplog):
     with pytest.raises(RuntimeError, match="killed"):
         fitted("killed", made, own=Dies, shares=True)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from cluster_trainer.problems import ExitCode
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 BATCH = 16
 INPUTS = np.random.default_rng(0).random((70, 4)).astype("float32")
@@ -132,19 +132,22 @@ def place(kind, mark):
 )
 @pytest.mark.parametrize(
     ("make", "options", "marks"),
-    [
-        (Noisy, {}, [(Noisy, "MADE"), (Noisy, "FAILS")]),
-        (Reshaping, {}, []),
-        (lambda: sequential(Positions()), {}, [(Positions, "FAILS")]),
-        (lambda: sequential(InFunction()), {}, []),
-        (
-            sequential,
-            {"loss": loss_of_a_batch},
-            [(loss_of_a_batch, "MADE"), (loss_of_a_batch, "FAILS")],
-        ),
-        (baked_in, {}, []),
-        (lambda: keras.Sequential([Asserting(), layers.Dense(1)]), {}, [(Asserting, "FAILS")]),
-    ],
+    quick_first(
+        1,
+        [
+            (Noisy, {}, [(Noisy, "MADE"), (Noisy, "FAILS")]),
+            (Reshaping, {}, []),
+            (lambda: sequential(Positions()), {}, [(Positions, "FAILS")]),
+            (lambda: sequential(InFunction()), {}, []),
+            (
+                sequential,
+                {"loss": loss_of_a_batch},
+                [(loss_of_a_batch, "MADE"), (loss_of_a_batch, "FAILS")],
+            ),
+            (baked_in, {}, []),
+            (lambda: keras.Sequential([Asserting(), layers.Dense(1)]), {}, [(Asserting, "FAILS")]),
+        ],
+    ),
     ids=["train_step", "call", "build", "tf.function", "loss", "Input", "assert"],
 )
 def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, rows, capsys):
@@ -161,14 +164,17 @@ def test_a_fixed_batch_size_ends_the_fit_with_its_place(make, options, marks, ro
 
 @pytest.mark.parametrize(
     ("make", "kind", "rows"),
-    [
-        (AssertingInPython, AssertingInPython, KNOWN),
-        (
-            lambda: keras.Sequential([AssertingShapes(), layers.Dense(1)]),
-            AssertingShapes,
-            UNKNOWN,
-        ),
-    ],
+    quick_first(
+        1,
+        [
+            (AssertingInPython, AssertingInPython, KNOWN),
+            (
+                lambda: keras.Sequential([AssertingShapes(), layers.Dense(1)]),
+                AssertingShapes,
+                UNKNOWN,
+            ),
+        ],
+    ),
     ids=["in Python", "of shapes"],
 )
 def test_assertions_of_other_kinds_end_the_fit_with_their_place(make, kind, rows, capsys):
@@ -180,11 +186,16 @@ def test_assertions_of_other_kinds_end_the_fit_with_their_place(make, kind, rows
 
 @pytest.mark.parametrize(
     "call",
-    [
-        lambda model: model.evaluate(INPUTS[KNOWN], TARGETS[KNOWN], batch_size=BATCH, verbose=0),
-        lambda model: model.predict(INPUTS[KNOWN], batch_size=BATCH, verbose=0),
-        lambda model: model.train_on_batch(INPUTS[:BATCH], TARGETS[:BATCH]),
-    ],
+    quick_first(
+        1,
+        [
+            lambda model: model.evaluate(
+                INPUTS[KNOWN], TARGETS[KNOWN], batch_size=BATCH, verbose=0
+            ),
+            lambda model: model.predict(INPUTS[KNOWN], batch_size=BATCH, verbose=0),
+            lambda model: model.train_on_batch(INPUTS[:BATCH], TARGETS[:BATCH]),
+        ],
+    ),
     ids=["evaluate", "predict", "train_on_batch"],
 )
 def test_a_fixed_batch_size_ends_other_calls_too(call, capsys):
@@ -231,15 +242,17 @@ class OfShape(keras.Sequential):
 
 @pytest.mark.parametrize(
     ("make", "replicas", "why"),
-    [
-        (OfShape, 3, "16 rows cannot be divided equally among 3 replicas"),
-        (lambda: OfShape(counts=True), 2, "such as a count of steps"),
-        pytest.param(
-            lambda: OfShape(lambda rows: tf.constant([1.0] * (2 * rows // 2))[:, None]),
-            *(3, "16 rows cannot be divided equally"),
-            marks=pytest.mark.long,
-        ),
-    ],
+    quick_first(
+        1,
+        [
+            (OfShape, 3, "16 rows cannot be divided equally among 3 replicas"),
+            (lambda: OfShape(counts=True), 2, "such as a count of steps"),
+            (
+                lambda: OfShape(lambda rows: tf.constant([1.0] * (2 * rows // 2))[:, None]),
+                *(3, "16 rows cannot be divided equally"),
+            ),
+        ],
+    ),
     ids=["unequal shares", "with a counter", "with arithmetic"],
 )
 def test_a_shape_that_is_unknown_for_a_share_is_named(make, replicas, why, capsys):

@@ -18,7 +18,7 @@ from meeting_place import MeetingPlace
 from cluster_trainer.engine.first_batch import across_examples, own_parts
 from cluster_trainer.engine.first_batch.due import Due
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 ROWS = 6
@@ -412,7 +412,7 @@ def lines(capfd, caplog):
     return found
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", quick_first(3, PROGRAMS))
 def test_a_difference_is_told_with_its_cause(name, lines):
     make, x, y = PROGRAMS[name]
     with strategy_of(2).scope():
@@ -425,7 +425,7 @@ def test_a_difference_is_told_with_its_cause(name, lines):
 
 
 @pytest.mark.parametrize("name", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("last", [-1, 1], ids=["other-labels", "binary"])
+@pytest.mark.parametrize("last", quick_first(1, [-1, 1]), ids=["other-labels", "binary"])
 def test_hinge_converts_labels_by_the_whole_batch(name, last, lines):
     x, y = column(*4 * [0.5]), column(0, 1, 1, last)
 
@@ -449,7 +449,9 @@ def test_metrics_of_an_evaluation_are_compared(lines):
     assert "pearson_correlation is 0.8, on 2 devices 0" in line
 
 
-@pytest.mark.parametrize("make", [of_sound, of_pictures], ids=["of-sound", "of-pictures"])
+@pytest.mark.parametrize(
+    "make", quick_first(1, [of_sound, of_pictures]), ids=["of-sound", "of-pictures"]
+)
 def test_predictions_that_depend_on_the_batch_are_warned_of_once(make, lines):
     with strategy_of(2).scope():
         model = make()

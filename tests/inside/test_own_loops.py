@@ -11,6 +11,7 @@ from meeting_place import MeetingPlace
 from cluster_trainer import mean, share
 from cluster_trainer.engine.replicas import losses, step_context
 from cluster_trainer.problems import ConfigurationError
+from conftest import quick_first
 
 # Each loop notes numbers that are the same on one worker and on several.
 BEGINNING = """
@@ -493,11 +494,14 @@ for batch in share([{"rows": X[:4], "labels": [0, 1, 1, 0]}]):
 
 @pytest.mark.parametrize(
     ("script", "codes", "told"),
-    [
-        (LISTED, [78, 78], "a list of 4 values"),
-        (APART, [78, 78], "weights of optimizer 0"),
-        (KILLED, [75, -9], "was lost"),
-    ],
+    quick_first(
+        1,
+        [
+            (LISTED, [78, 78], "a list of 4 values"),
+            (APART, [78, 78], "weights of optimizer 0"),
+            (KILLED, [75, -9], "was lost"),
+        ],
+    ),
 )
 def test_a_loop_that_cannot_go_on_ends_as_a_fit_does(script, codes, told, tmp_path):
     file = tmp_path / "train.py"
@@ -527,12 +531,15 @@ def test_where_it_cannot_share_it_says_so(monkeypatch):
 
 @pytest.mark.parametrize(
     ("rows", "traces", "advice"),
-    [
-        (4, False, "tf.reduce_sum(losses)"),
-        (3, False, "reduction='sum'"),
-        (4, True, ""),
-        (3, True, ""),
-    ],
+    quick_first(
+        1,
+        [
+            (4, False, "tf.reduce_sum(losses)"),
+            (3, False, "reduction='sum'"),
+            (4, True, ""),
+            (3, True, ""),
+        ],
+    ),
 )
 def test_a_vector_of_losses_whose_meaning_is_unknown_is_told(rows, traces, advice, caplog):
     """It may be a loss for each example, or a mean over the batch for each output."""

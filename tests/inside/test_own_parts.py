@@ -146,7 +146,7 @@ LOSSES = {
         1,
         [
             *("mean-with-weights", "function"),
-            *(pytest.param(name, marks=pytest.mark.long) for name in ("object", "own-class")),
+            *("object", "own-class"),
         ],
     ),
 )
@@ -194,9 +194,7 @@ FEEDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("arrays", marks=pytest.mark.long), "weights", "dataset"]
-)
+@pytest.mark.parametrize("name", quick_first(1, ["arrays", "weights", "dataset"]))
 def test_what_is_no_classification_is_learnt_too(result, name):
     make = FEEDS[name]
     run = {

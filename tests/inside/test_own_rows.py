@@ -351,7 +351,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", quick_first(8, WHOLE))
 def test_it_is_read_as_a_whole(name):
     make, word = WHOLE[name]
     source = source_of(make(), ONE)
@@ -444,7 +444,7 @@ def test_a_map_of_batches_that_makes_rows_from_rows_is_run_for_some(name):
     assert found == of_all_rows(data, OTHER)[0]
 
 
-@pytest.mark.parametrize("name", OF_BATCHES)
+@pytest.mark.parametrize("name", quick_first(3, OF_BATCHES))
 def test_a_map_over_rows_is_run_for_all(name):
     assert not is_row_wise(tensorflow_names.traced_map(batches(OF_BATCHES[name])))
 

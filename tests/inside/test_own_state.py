@@ -126,19 +126,13 @@ def made(extra=(), kind=keras.Sequential, **options):
         [
             ([Pointer], keras.Sequential, {}, "place holds integers"),
             ([Flag], keras.Sequential, {}, "flag holds integers or booleans"),
-            pytest.param(
-                *([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds integers"),
-                marks=pytest.mark.long,
-            ),
+            ([Pointer], keras.Sequential, {"run_eagerly": True}, "place holds integers"),
             ([], WithoutOptimizer, {}, None),
             ([Frozen], keras.Sequential, {}, None),
             ([normalization], keras.Sequential, {}, None),
             ([Function, Recurrent], keras.Sequential, {}, None),
             ([Recurrent, normalization, Frozen], keras.Sequential, {}, None),  # means of 0 remain
-            pytest.param(
-                *([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
-                marks=pytest.mark.long,
-            ),
+            ([keras.layers.Normalization], keras.Sequential, {"run_eagerly": True}, None),
             ([Idle], keras.Sequential, {"run_eagerly": True}, None),
         ],
     ),
@@ -175,11 +169,14 @@ class Counts(Flags):
 
 @pytest.mark.parametrize(
     ("kind", "is_eager", "expected"),
-    [
-        (Flags, False, ["is_large:0 holds integers or booleans that depend"]),
-        (Counts, False, []),
-        (Counts, True, ["count:0 holds integers or booleans that a step assigns eagerly"]),
-    ],
+    quick_first(
+        2,
+        [
+            (Flags, False, ["is_large:0 holds integers or booleans that depend"]),
+            (Counts, False, []),
+            (Counts, True, ["count:0 holds integers or booleans that a step assigns eagerly"]),
+        ],
+    ),
 )
 def test_whole_numbers_of_no_layer_are_summed_or_said(said, kind, is_eager, expected):
     with strategy_of(2).scope():
@@ -220,7 +217,7 @@ class Sharpness(keras.Sequential):
 
 
 @pytest.mark.parametrize("kind", [WithoutOptimizer, Sharpness])
-@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.parametrize("is_eager", quick_first(1, [False, True]))
 def test_weights_that_each_replica_assigns_are_averaged(kind, is_eager):
     with strategy_of(2).scope():
         model = made([Frozen()], kind, run_eagerly=is_eager)

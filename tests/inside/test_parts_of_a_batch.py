@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from cluster_trainer.engine.data import pieces, pipelines
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 RANDOM = np.random.default_rng(0)
 UNLABELLED = RANDOM.random((48, 4)).astype("float32")
@@ -141,11 +141,14 @@ def mapped(**options):
 
 @pytest.mark.parametrize(
     "data",
-    [
-        lambda: zipped(16, 7),
-        pytest.param(mapped, marks=pytest.mark.long),
-        given,
-    ],
+    quick_first(
+        1,
+        [
+            lambda: zipped(16, 7),
+            mapped,
+            given,
+        ],
+    ),
     ids=["no common factor", "a map", "a generator"],
 )
 def test_what_cannot_be_cut_is_computed_by_all(data, log):

@@ -164,6 +164,7 @@ def test_a_fit_that_cannot_begin_again_is_refused(tmp_path, settings, why):
         assert why in place.logs
 
 
+@pytest.mark.long
 def test_a_fit_that_is_over_before_enough_was_measured_is_exact(tmp_path):
     with place_of(tmp_path / "auto", "auto", FAST, EPOCHS="1") as place:
         by_auto, log = weights_of(place)

@@ -17,6 +17,7 @@ from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.renewable import RenewableRing
 from cluster_trainer.fits.program import options_of
 from cluster_trainer.problems import ConfigurationError, ExitCode
+from conftest import quick_first
 
 EVERY = 3
 # Two workers train by `fit`, and worker 0 computes the expected weights by hand. An epoch has
@@ -365,7 +366,7 @@ print("TOLD", float(net.get_weights()[0][0, 0]))
 """
 
 
-@pytest.mark.parametrize("eager", ["0", "1"])
+@pytest.mark.parametrize("eager", quick_first(1, ["0", "1"]))
 def test_weights_that_only_the_optimizer_knows_are_averaged(tmp_path, eager):
     file = tmp_path / "train.py"
     file.write_text(UNTRACKED)
@@ -391,6 +392,7 @@ print("TOLD", float(min(one.min() for one in squares)), np.isfinite(model.get_we
 """
 
 
+@pytest.mark.long
 def test_with_bfloat16_squares_of_gradients_stay_above_zero(tmp_path):
     """Otherwise their roots would be NaN, and then the weights."""
     file = tmp_path / "train.py"

@@ -34,7 +34,7 @@ from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
 from cluster_trainer.train import compile_for
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 GLOBAL_BATCH = 16
 SETTINGS = {"epochs": 3, "global_batch_size": GLOBAL_BATCH, "steps_per_call": 2}
@@ -255,6 +255,7 @@ def test_a_run_goes_on_with_its_loss_scale(run, undisturbed):
     assert resumed.digest == expected.digest
 
 
+@pytest.mark.long
 def test_replicas_go_on_together(run, undisturbed):
     """The bits are the same if BatchNorm is averaged in any case, as after an epoch's steps."""
     strategy, model, settings = strategy_of(2), MODELS["both"], {"steps_per_call": 7}
@@ -297,13 +298,19 @@ def test_a_run_killed_between_two_checkpoints_goes_on_from_the_older_and_says_so
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [
-        ({"learning_rate": 0.1}, 'TRAINER_LEARNING_RATE: received "0.1"; accepted: 0.001, as in'),
-        ({"global_batch_size": 8}, 'TRAINER_GLOBAL_BATCH_SIZE: received "8"; accepted: 16'),
-        ({"steps_per_epoch": 3}, 'TRAINER_STEPS_PER_EPOCH: received "3"; accepted: 7'),
-        ({"epochs": 9}, "TRAINER_EPOCHS"),
-        ({"metrics": "mse"}, 'TRAINER_METRICS: received "mse"'),
-    ],
+    quick_first(
+        2,
+        [
+            (
+                {"learning_rate": 0.1},
+                'TRAINER_LEARNING_RATE: received "0.1"; accepted: 0.001, as in',
+            ),
+            ({"global_batch_size": 8}, 'TRAINER_GLOBAL_BATCH_SIZE: received "8"; accepted: 16'),
+            ({"steps_per_epoch": 3}, 'TRAINER_STEPS_PER_EPOCH: received "3"; accepted: 7'),
+            ({"epochs": 9}, "TRAINER_EPOCHS"),
+            ({"metrics": "mse"}, 'TRAINER_METRICS: received "mse"'),
+        ],
+    ),
 )
 def test_another_run_is_refused_by_what_differs(stopped, settings, said):
     with pytest.raises(ConfigurationError) as refused:
@@ -345,6 +352,7 @@ def test_a_run_of_a_compiled_model_may_get_more_epochs_whatever_the_schedule(run
     assert more.digest == expected.digest
 
 
+@pytest.mark.long
 def test_another_compiled_optimizer_is_refused(run):
     def other():
         model = compiled()
@@ -422,6 +430,7 @@ def test_there_is_a_checkpoint_before_an_evaluation_that_lasts(run, tmp_path, mo
     assert len((tmp_path / "progress").read_text().splitlines()) == 4 + 2 * 3 + 1
 
 
+@pytest.mark.long
 def test_of_checkpoints_at_an_epochs_end_one_is_written(run, tmp_path, monkeypatch):
     monkeypatch.setattr(saver, "FOLLOWED_SECONDS", 600.0)
     run(strategy_of(1), MODELS["plain"], checkpoint_steps=7)

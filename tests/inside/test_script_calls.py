@@ -25,6 +25,7 @@ from cluster_trainer.fits.script import calls
 from cluster_trainer.fits.script import end as ends_of_scripts
 from cluster_trainer.problems import ConfigurationError, ExitCode, Problem
 from cluster_trainer.process import exit_code
+from conftest import quick_first
 
 MOMENT_SECONDS = 0.3  # a hundred times as long as two threads of this process take to meet
 ROWS = np.ones([8, 3], np.float32)
@@ -65,7 +66,7 @@ def peer():
         yield made
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("call", quick_first(3, CALLS.values()), ids=CALLS)
 def test_a_lost_peer_ends_the_process_as_in_a_fit(model, peer, call):
     peer.ring.close()
     with pytest.raises(LeftError) as caught:
@@ -253,7 +254,7 @@ print("TOLD 2")
 IN_A_THREAD = "thread = threading.Thread(target=call); thread.start(); thread.join()"
 
 
-@pytest.mark.parametrize("call", ["call()", IN_A_THREAD], ids=["call", "thread"])
+@pytest.mark.parametrize("call", quick_first(1, ["call()", IN_A_THREAD]), ids=["call", "thread"])
 def test_what_is_refused_ends_a_script_that_trains_alone(starts, tmp_path, call):
     (tmp_path / "script.py").write_text(REFUSED.format(call=call))
     ended = starts.start(tmp_path / "script.py", run_dir=tmp_path, TRAINER_FIRST_BATCH="refuse")
@@ -300,7 +301,7 @@ raise ValueError("the script's own")
 """
 
 
-@pytest.mark.parametrize("start", [TWO, ""], ids=["of two", "alone"])
+@pytest.mark.parametrize("start", quick_first(1, [TWO, ""]), ids=["of two", "alone"])
 def test_no_tf_config_of_a_scripts_own_fails_in_ours(tmp_path, start):
     ended = script(OWN, TF_CONFIG=start, TRAINER_RUN_DIR=str(tmp_path))
     said = ended.stdout + ended.stderr

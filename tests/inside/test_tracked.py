@@ -25,7 +25,7 @@ from cluster_trainer.process.stop import StopRequest
 from cluster_trainer.settings.config import TrainerConfig
 from cluster_trainer.settings.job import Job
 from cluster_trainer.settings.task import Task
-from conftest import strategy_of
+from conftest import quick_first, strategy_of
 
 ROWS = np.ones((8, 2), np.float32)
 WANTED = ROWS[:, :1]
@@ -201,7 +201,7 @@ def follow(steps, other):
     return on_epoch_end
 
 
-@pytest.mark.parametrize("kind", ["a hook", "a method"])
+@pytest.mark.parametrize("kind", quick_first(1, ["a hook", "a method"]))
 def test_variables_that_a_callbacks_functions_use_go_on(fitted, kind):
     def run(dies_after=None):
         steps, other = tf.Variable(0), plain()
@@ -226,7 +226,7 @@ def method(function):
     return on_epoch_end
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("eagerly", quick_first(1, [False, True]))
 def test_a_variable_that_a_loss_function_assigns_goes_on(fitted, eagerly):
     """No attribute leads to it: it is a global or in a closure."""
 
@@ -303,7 +303,7 @@ def test_an_attribute_of_the_model_that_a_callback_has_switched_is_named(
     assert "the model has the first values of alpha again" in caplog.text
 
 
-@pytest.mark.parametrize("make", [plain, Model, switched])
+@pytest.mark.parametrize("make", quick_first(1, [plain, Model, switched]))
 def test_an_ordinary_fit_changes_no_attribute_that_would_be_named(
     fitted, caplog, monkeypatch, make
 ):
@@ -322,7 +322,7 @@ class Noisy(keras.Sequential):
         return super().compute_loss(*given, **named) + tf.random.normal(()) * self.weights[0][0, 0]
 
 
-@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("eagerly", quick_first(1, [False, True]))
 def test_draws_that_begin_anew_are_named(fitted, caplog, monkeypatch, eagerly):
     """The state of eager draws is known: they go on."""
     monkeypatch.setattr(logging.getLogger("trainer"), "propagate", True)

@@ -5,6 +5,8 @@ import json
 import pytest
 from meeting_place import MeetingPlace
 
+from conftest import quick_first
+
 LONG = pytest.mark.long
 
 # Its argument: a method, the number of calls with equal rows before the last call, the rows of a
@@ -76,16 +78,23 @@ FIRST = "of which number 1 is sequential/dense/kernel (float32 [2, {}])"
 
 @pytest.mark.parametrize(
     ("workers", "case", "received"),
-    [
-        (2, [1, 0], [f"4 variables, {NONE_MORE}", f"6 variables, {ONE_MORE}"]),
-        (2, [0, 1], [f"4 variables, {FIRST.format(2)}", f"4 variables, {FIRST.format(3)}"]),
-        pytest.param(
-            3,
-            [1, 0],
-            [f"4 variables, {NONE_MORE}", f"6 variables, {ONE_MORE}", f"8 variables, {ONE_MORE}"],
-            marks=LONG,
-        ),
-    ],
+    quick_first(
+        1,
+        [
+            (2, [1, 0], [f"4 variables, {NONE_MORE}", f"6 variables, {ONE_MORE}"]),
+            (2, [0, 1], [f"4 variables, {FIRST.format(2)}", f"4 variables, {FIRST.format(3)}"]),
+            pytest.param(
+                3,
+                [1, 0],
+                [
+                    f"4 variables, {NONE_MORE}",
+                    f"6 variables, {ONE_MORE}",
+                    f"8 variables, {ONE_MORE}",
+                ],
+                marks=LONG,
+            ),
+        ],
+    ),
     ids=["layers", "units", "of-three"],
 )
 def test_a_loop_of_ones_own_is_refused_other_models(tmp_path, workers, case, received):
@@ -101,6 +110,7 @@ def test_a_loop_of_ones_own_is_refused_other_models(tmp_path, workers, case, rec
             assert f"{told}." in log, place.logs
 
 
+@pytest.mark.long
 def test_predict_gives_each_worker_its_own_rows(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -146,6 +156,7 @@ print("ENDED", model.fit(data.batch(16), epochs=5, verbose=0).history, flush=Tru
 """
 
 
+@pytest.mark.long
 def test_a_fit_whose_labels_are_numbered_otherwise_is_refused(tmp_path):
     refused(tmp_path, LOOKED_UP, "lists of texts in functions of tf.data")
 
@@ -156,35 +167,43 @@ KERNEL = "variables, of which number 3 is sequential/dense_1/kernel (float32 [1,
 
 @pytest.mark.parametrize(
     ("case", "received"),
-    [
-        pytest.param(
-            ["evaluate", 1, 33, 1, 0],
-            ["33 examples", "34 examples", "35 examples"],
-            id="evaluate-of-three",
-            marks=LONG,
-        ),
-        pytest.param(["fit", 0, 33, 32, 0], ["2 batches", "3 batches"], id="fit-first"),
-        pytest.param(["fit", 1, 33, 32, 0], ["2 batches", "3 batches"], id="fit", marks=LONG),
-        pytest.param(["evaluate", 1, 33, 1, 0], ["33 examples", "34 examples"], id="evaluate"),
-        pytest.param(["train_on_batch", 0, 6, 1, 0], ["6 examples", "7 examples"], id="batch-0"),
-        pytest.param(
-            ["train_on_batch", 1, 6, 2, 0], ["6 examples", "8 examples"], id="batch-1", marks=LONG
-        ),
-        pytest.param(
-            ["test_on_batch", 1, 6, 1, 0], ["6 examples", "7 examples"], id="test", marks=LONG
-        ),
-        pytest.param(
-            ["evaluate", 0, 33, 0, 1],
-            [THIRD, f"6 {KERNEL}"],
-            id="model",
-        ),
-        pytest.param(
-            ["evaluate", 0, 33, 0, 1],
-            [THIRD, f"6 {KERNEL}", f"8 {KERNEL}"],
-            id="model-of-three",
-            marks=LONG,
-        ),
-    ],
+    quick_first(
+        1,
+        [
+            pytest.param(
+                ["evaluate", 1, 33, 1, 0],
+                ["33 examples", "34 examples", "35 examples"],
+                id="evaluate-of-three",
+                marks=LONG,
+            ),
+            pytest.param(["fit", 0, 33, 32, 0], ["2 batches", "3 batches"], id="fit-first"),
+            pytest.param(["fit", 1, 33, 32, 0], ["2 batches", "3 batches"], id="fit", marks=LONG),
+            pytest.param(["evaluate", 1, 33, 1, 0], ["33 examples", "34 examples"], id="evaluate"),
+            pytest.param(
+                ["train_on_batch", 0, 6, 1, 0], ["6 examples", "7 examples"], id="batch-0"
+            ),
+            pytest.param(
+                ["train_on_batch", 1, 6, 2, 0],
+                ["6 examples", "8 examples"],
+                id="batch-1",
+                marks=LONG,
+            ),
+            pytest.param(
+                ["test_on_batch", 1, 6, 1, 0], ["6 examples", "7 examples"], id="test", marks=LONG
+            ),
+            pytest.param(
+                ["evaluate", 0, 33, 0, 1],
+                [THIRD, f"6 {KERNEL}"],
+                id="model",
+            ),
+            pytest.param(
+                ["evaluate", 0, 33, 0, 1],
+                [THIRD, f"6 {KERNEL}", f"8 {KERNEL}"],
+                id="model-of-three",
+                marks=LONG,
+            ),
+        ],
+    ),
 )
 def test_all_workers_end_with_78_and_say_what_each_has(tmp_path, case, received):
     """They do not try again, since a restart would change nothing."""

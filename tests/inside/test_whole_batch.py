@@ -11,15 +11,13 @@ from meeting_place import MeetingPlace
 
 from conftest import quick_first, strategy_of
 
-# Devices run only these programs; the long tests run all of them.
-ON_DEVICES = [
-    *["float8", "a_layer_that_overwrites", "apply_within_a_scaled_loss"],
-    *["counts", "momentum_encoder"],
-    *["state_of_a_step", "state_of_a_loss", "mean_of_features"],
-    *["counts_of_a_loss_in_equal_batches", "same_tokens", "positions"],
-    *["state_of_a_loss_eagerly", "without_an_optimizer_eagerly", "schedule_free"],
-    *["centred_by_the_first_batch", "moving_means", "numbers_of_numpy"],
-    *["predictions_with_other_rows"],
+# Devices and workers run only these programs; the long tests run all of them.
+ON_DEVICES = ["counts", "state_of_a_step", "a_layer_that_overwrites"]
+ON_WORKERS = [
+    *["predictions_with_other_rows", "numbers_of_numpy", "moving_averages_of_pictures"],
+    *["asked_numpy", "in_a_function", "sparse_inputs", "momentum_encoder", "state_of_a_loss"],
+    *["reset_in_a_condition", "rate_of_a_step", "without_an_optimizer", "schedule_free"],
+    *["float8", "apply_that_accumulates"],
 ]
 # On devices, the first device's share decides, and the comparison of the first batch says so.
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum", "looked_at_before"]
@@ -36,16 +34,6 @@ IN_FUNCTIONS = ["in_a_function", "in_a_function_eagerly", "normalizes_in_a_funct
 REFUSED = [*NOT_ON_DEVICES, *OF_CALL, *IN_BRANCHES, *IN_FUNCTIONS]
 OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in REFUSED]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
-# Workers run these programs only in the long tests: each is like another program.
-LIKE_OTHERS = [
-    *["float8_scaled", "float8_of_two_optimizers", "float8_in_a_step_of_ones_own"],
-    *["apply_in_a_step_of_ones_own", "apply_and_update_step", "apply_that_accumulates"],
-    *["apply_of_one_of_several", "apply_around_another"],
-    *["moving_means", "moving_averages_of_pictures_eagerly"],
-    *["functions_run_eagerly", "metrics_of_an_eager_steps_outputs"],
-    *["predictions_with_other_rows_eagerly"],
-]
-ON_WORKERS = [name for name in whole_batch.PROGRAMS if name not in LIKE_OTHERS]
 EX_CONFIG = 78
 pytestmark = pytest.mark.usefixtures("keeps_nothing")
 
@@ -66,14 +54,11 @@ def assert_as_alone(found, name):
 
 @pytest.mark.parametrize(
     ("devices", "name"),
-    quick_first(
-        6,
-        [
-            *[(2, name) for name in ON_DEVICES],
-            *[pytest.param(2, name, marks=pytest.mark.long) for name in MORE],
-            *[pytest.param(3, name, marks=pytest.mark.long) for name in OF_DEVICES],
-        ],
-    ),
+    [
+        *[(2, name) for name in ON_DEVICES],
+        *[pytest.param(2, name, marks=pytest.mark.long) for name in MORE],
+        *[pytest.param(3, name, marks=pytest.mark.long) for name in OF_DEVICES],
+    ],
 )
 def test_several_devices_end_as_one(devices, name):
     with strategy_of(devices).scope():
@@ -81,7 +66,7 @@ def test_several_devices_end_as_one(devices, name):
     assert_as_alone(found, name)
 
 
-@pytest.mark.parametrize(("name", "what"), IN_BRANCHES.items())
+@pytest.mark.parametrize(("name", "what"), quick_first(1, IN_BRANCHES.items()))
 def test_several_devices_refuse_to_combine_in_a_branch(capsys, name, what):
     with strategy_of(2).scope(), pytest.raises(SystemExit) as ended:
         whole_batch.PROGRAMS[name]()

@@ -162,11 +162,14 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize(
     ("context", "order", "resumes"),
-    [
-        ("fork", "[0, 1]", True),
-        ("fork", "[1, 0]", False),
-        pytest.param("spawn", "[0, 1]", True, marks=pytest.mark.long),
-    ],
+    quick_first(
+        1,
+        [
+            ("fork", "[0, 1]", True),
+            ("fork", "[1, 0]", False),
+            ("spawn", "[0, 1]", True),
+        ],
+    ),
 )
 def test_processes_that_train_at_once_are_not_mixed_up_after_a_kill(start, context, order, resumes):
     """The first one that calls `fit` keeps checkpoints; after the kill it may be another one."""
@@ -217,6 +220,7 @@ sys.exit(1)  # so that its fits count as ended, and the script does not
 """
 
 
+@pytest.mark.long
 def test_fits_of_two_threads_are_kept_side_by_side(start):
     told = start(THREADS)
     assert told.code == 1, told.output
@@ -253,6 +257,7 @@ def test_a_process_that_was_forked_after_tensorflow_had_begun_is_refused(start, 
     assert ended.code == 0
 
 
+@pytest.mark.long
 def test_a_refusal_in_a_thread_ends_the_process(start):
     """SystemExit would end only the thread, and the script would go on without its training."""
     program = """
@@ -295,6 +300,7 @@ for _ in range(2):
     assert "run_dir" in ended.output
 
 
+@pytest.mark.long
 def test_our_own_fit_goes_on_with_the_same_model_alone(start):
     assert start(f"{OUR_OWN}\ntrain(0.0)\nsys.exit(1)").code == 1
     refused = start(f"{OUR_OWN}\ntrain(0.2)")
@@ -411,16 +417,17 @@ tell(model, history)
 
 @pytest.mark.parametrize(
     ("edit", "what"),
-    [
-        pytest.param(("compiled()", 'compiled("mae")'), "the loss", marks=pytest.mark.long),
-        (("rate=0.0", "rate=0.2"), "variables"),
-        pytest.param(
-            ("seed=1)", "noise_shape=(None, 3), seed=1)"), "the layers", marks=pytest.mark.long
-        ),
-        (("verbose=0", "verbose=0, class_weight={0: 1.0, 1: 2.0}"), "the class weights"),
-        (('"relu"', '"tanh"'), "the layers"),
-        (("0.05), loss)", '0.05), loss, metrics=["mae"])'), "the metrics"),
-    ],
+    quick_first(
+        1,
+        [
+            (("compiled()", 'compiled("mae")'), "the loss"),
+            (("rate=0.0", "rate=0.2"), "variables"),
+            (("seed=1)", "noise_shape=(None, 3), seed=1)"), "the layers"),
+            (("verbose=0", "verbose=0, class_weight={0: 1.0, 1: 2.0}"), "the class weights"),
+            (('"relu"', '"tanh"'), "the layers"),
+            (("0.05), loss)", '0.05), loss, metrics=["mae"])'), "the metrics"),
+        ],
+    ),
 )
 def test_another_training_is_not_gone_on_with(start, edit, what):
     assert start(PLAIN).code == -9
@@ -461,6 +468,7 @@ def test_a_plain_script_goes_on_where_it_was_killed(start, seed):
     assert len(ended.told[0]["losses"]) == 4
 
 
+@pytest.mark.long
 def test_an_unseeded_script_of_several_fits_goes_on_in_the_second(start):
     program = """
         model = compiled()
@@ -476,6 +484,7 @@ def test_an_unseeded_script_of_several_fits_goes_on_in_the_second(start):
     assert len(ended.told[0]["first"]) == 2
 
 
+@pytest.mark.long
 def test_a_script_of_ones_own_resume_goes_on_too(start):
     """The script loads its best weights if there are any; the fit at that place is the same."""
     program = """
@@ -509,6 +518,7 @@ def test_the_next_script_moves_aside_what_the_first_has_left(start):
     assert len([*(start.runs / "worker-0/earlier").iterdir()]) == 1
 
 
+@pytest.mark.long
 def test_a_script_that_was_interrupted_is_not_mixed_with_another(start):
     assert start(PLAIN, name="first.py").code == -9
     before = sorted(one.name for one in (start.runs / "worker-0/fit-1").iterdir())
@@ -568,10 +578,13 @@ def test_a_scripts_own_handler_is_called_after_the_checkpoint(start):
 
 @pytest.mark.parametrize(
     "data",
-    [
-        "*split, batch_size=8",
-        "tf.data.Dataset.from_tensor_slices(split).shuffle(24, seed=1).batch(8)",
-    ],
+    quick_first(
+        1,
+        [
+            "*split, batch_size=8",
+            "tf.data.Dataset.from_tensor_slices(split).shuffle(24, seed=1).batch(8)",
+        ],
+    ),
     ids=["arrays", "a dataset"],
 )
 def test_unseeded_data_that_were_interrupted_are_refused_with_what_to_do(start, data):
@@ -642,11 +655,14 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "calls of several lines that begin alike",
-        "a loop over dictionaries",
-        pytest.param("a loop over objects", marks=pytest.mark.long),
-    ],
+    quick_first(
+        1,
+        [
+            "calls of several lines that begin alike",
+            "a loop over dictionaries",
+            "a loop over objects",
+        ],
+    ),
 )
 def test_a_fit_that_follows_one_that_was_left_out_is_trained(start, name):
     program = LEFT_OUT[name]
@@ -661,13 +677,16 @@ def test_a_fit_that_follows_one_that_was_left_out_is_trained(start, name):
 
 @pytest.mark.parametrize(
     ("first", "second", "what"),
-    [
-        ({"SEED": "1"}, {"SEED": "2"}, "seed"),
-        pytest.param({"EPOCHS": "4"}, {"EPOCHS": "2"}, "epochs", marks=pytest.mark.long),
-        ({"KIND": "flip"}, {"KIND": "turn"}, "kind"),
-        ({"SCALE": "1"}, {"SCALE": "3"}, "losses and metrics"),
-        pytest.param({"PATIENCE": "5"}, {"PATIENCE": "1"}, "callbacks", marks=pytest.mark.long),
-    ],
+    quick_first(
+        1,
+        [
+            ({"SEED": "1"}, {"SEED": "2"}, "seed"),
+            ({"EPOCHS": "4"}, {"EPOCHS": "2"}, "epochs"),
+            ({"KIND": "flip"}, {"KIND": "turn"}, "kind"),
+            ({"SCALE": "1"}, {"SCALE": "3"}, "losses and metrics"),
+            ({"PATIENCE": "5"}, {"PATIENCE": "1"}, "callbacks"),
+        ],
+    ),
 )
 def test_what_the_environment_makes_another_training_is_refused(start, first, second, what):
     program = """
@@ -736,12 +755,15 @@ OVER_FUNCTIONS = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "functions",
-        "map",
-        pytest.param("dictionaries", marks=pytest.mark.long),
-        pytest.param("datasets", marks=pytest.mark.long),
-    ],
+    quick_first(
+        1,
+        [
+            "functions",
+            "map",
+            "dictionaries",
+            "datasets",
+        ],
+    ),
 )
 def test_calls_of_which_only_a_function_differs_are_told_apart(start, name):
     """They begin with the same weights, and the script leaves out the call that had ended."""
@@ -756,6 +778,7 @@ def test_calls_of_which_only_a_function_differs_are_told_apart(start, name):
     assert other["total"] != pytest.approx(one["total"])
 
 
+@pytest.mark.long
 def test_a_result_that_the_weights_alone_tell_is_returned_with_a_warning(start):
     """The script's next call may begin with the same weights."""
     program = """
@@ -829,16 +852,16 @@ GOES_ON = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("a crop that draws its seed", "a rate that a first fit's callback changes"),
-        *(
-            pytest.param(name, marks=pytest.mark.long)
-            for name in (
+    quick_first(
+        1,
+        [
+            *("a crop that draws its seed", "a rate that a first fit's callback changes"),
+            *(
                 *("a loop that is over", "a time as a parameter"),
                 "a module that cannot be looked at",
-            )
-        ),
-    ],
+            ),
+        ],
+    ),
 )
 def test_ordinary_programs_go_on_where_they_were_killed(start, name):
     program = GOES_ON[name]
@@ -849,6 +872,7 @@ def test_ordinary_programs_go_on_where_they_were_killed(start, name):
     assert len(ended.told[0]["losses"]) == 3
 
 
+@pytest.mark.long
 def test_a_script_that_loads_its_best_weights_may_fail_after_its_fit(start):
     program = """
         model = compiled()
@@ -867,6 +891,7 @@ def test_a_script_that_loads_its_best_weights_may_fail_after_its_fit(start):
     assert "had ended" in ended.output
 
 
+@pytest.mark.long
 def test_a_process_that_keeps_nothing_leaves_the_mark_of_an_end(start):
     assert start("model = compiled(); model.fit(*rows(), verbose=0)").code == 0
     nothing = "model = compiled(); model.fit(*rows(), verbose=0)"
@@ -874,6 +899,7 @@ def test_a_process_that_keeps_nothing_leaves_the_mark_of_an_end(start):
     assert (start.runs / "worker-0/ENDED").exists()
 
 
+@pytest.mark.long
 def test_a_handler_that_interrupts_does_not_keep_the_process(start):
     program = """
         def interrupt(number, frame):

@@ -20,6 +20,7 @@ from cluster_trainer.collectives.workers import Workers
 from cluster_trainer.fits.kept.consistency_check import refuse_differing, refuse_others
 from cluster_trainer.fits.kept.finding import Start
 from cluster_trainer.problems import ConfigurationError
+from conftest import quick_first
 
 SECONDS = 30
 TRAINED = {"the loss": "mse", NUMBERS: "[0]", LAYERS_NUMBERS: "[0]", CALLBACKS: "[stops]"}
@@ -83,7 +84,9 @@ def ended(described, saved=None, asked=({}, {}), stage=Stage.TRAINING):
     return began(begin)
 
 
-@pytest.mark.parametrize("saved", [None, TRAINED], ids=["at step 0", "from a checkpoint"])
+@pytest.mark.parametrize(
+    "saved", quick_first(1, [None, TRAINED]), ids=["at step 0", "from a checkpoint"]
+)
 @pytest.mark.parametrize("name", OF_A_WORKER)
 def test_workers_train_whose_own_numbers_differ(name, saved):
     assert ended([TRAINED, TRAINED | {name: "[1]"}], saved) == [[], []]

@@ -7,6 +7,8 @@ import sys
 import pytest
 from meeting_place import MeetingPlace
 
+from conftest import quick_first
+
 PROGRAM = """
 import keras, numpy as np, tensorflow as tf
 
@@ -19,7 +21,7 @@ model.fit(np.ones((8, 2), np.float32), np.ones((8, 1), np.float32), batch_size=4
 """
 
 
-@pytest.mark.parametrize(("wanted", "is_compiled"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("wanted", "is_compiled"), quick_first(1, [(True, True), (False, False)]))
 def test_xla_compiles_a_step_of_two_replicas(tmp_path, wanted, is_compiled):
     """XLA dumps each module that it compiles. The argument of the script's `compile` counts."""
     environment = {"XLA_FLAGS": f"--xla_dump_to={tmp_path}", "TRAINER_CHECKPOINT_STEPS": "0"}

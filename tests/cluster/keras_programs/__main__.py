@@ -3,8 +3,7 @@
 The first worker then uses no strategy, and the second uses MirroredStrategy on two devices. So one
 cluster gives three results of each program, with one import of TensorFlow per worker.
 
-ON_DEVICES lists the programs that run on two devices; by default, all do. LEFT_OUT lists the
-programs that do not run at all. With the ring, only the two workers run them together.
+LEFT_OUT lists the programs that do not run. With the ring, only the two workers run them together.
 """
 
 import json
@@ -84,9 +83,7 @@ def run_all(task, folder):
     else:
         # Otherwise both strategies would use the same group keys. TensorFlow's own tests do this.
         tf.distribute.MirroredStrategy._collective_key_base = 1000  # noqa: SLF001
-        chosen = [name for name in os.environ.get("ON_DEVICES", "").split(",") if name]
-        devices = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-        run("devices", devices, folder, chosen)
+        run("devices", tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), folder)
     run(f"worker-{task}", workers, folder)
 
 

@@ -69,7 +69,10 @@ def in_swarm(text):
     return value.replace('{{"{{"}}', "{{"), expanded(worker["command"][-1])
 
 
-@pytest.mark.parametrize("kind", ["kubernetes", "trainjob", "compose", "swarm"])
+@pytest.mark.parametrize(
+    "kind",
+    ["kubernetes", pytest.param("trainjob", marks=pytest.mark.long), "compose", "swarm"],
+)
 @given(value=TEXTS)
 @settings(max_examples=100, deadline=None)
 def test_yaml_keeps_every_value(kind, value):

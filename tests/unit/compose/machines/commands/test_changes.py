@@ -49,6 +49,7 @@ def test_nothing_is_stopped_unless_all_can_be_done(world, refused):
     assert world.kept() == record
 
 
+@pytest.mark.long
 def test_a_machine_that_stays_and_cannot_be_stopped_leaves_the_record(world):
     world.machines["m1"].fail("stop")
     record = world.kept()
@@ -59,6 +60,7 @@ def test_a_machine_that_stays_and_cannot_be_stopped_leaves_the_record(world):
     assert world.run("replace", "ana@m2", "ana@m3").returncode == 0
 
 
+@pytest.mark.long
 def test_a_replacement_that_was_cut_off_while_workers_were_started_goes_on(world):
     world.keep("ana@m1 ana@m3", is_started=False)
     world.machines["m2"].folder.joinpath("containers/p-worker-1").unlink()
@@ -68,6 +70,7 @@ def test_a_replacement_that_was_cut_off_while_workers_were_started_goes_on(world
     assert world.kept().is_started
 
 
+@pytest.mark.long
 def test_a_replacement_whose_worker_does_not_start_can_be_repeated(world):
     world.machines["m2"].cut_off()
     world.machines["m3"].fail("detached")
@@ -79,7 +82,7 @@ def test_a_replacement_whose_worker_does_not_start_can_be_repeated(world):
     assert world.states()["m3"] == {"p-worker-1": "exited"}
 
 
-@pytest.mark.parametrize("command", [["resume"], ["up"]])
+@pytest.mark.parametrize("command", [["resume"], pytest.param(["up"], marks=pytest.mark.long)])
 def test_a_start_that_was_cut_off_is_followed_by_another(world, command):
     world.keep(is_started=False)
     (world.machines["m2"].folder / "containers/p-worker-1").unlink()
@@ -96,8 +99,8 @@ def test_a_cluster_that_runs_is_not_started_again(world, is_started):
     assert world.states() == RUNNING
 
 
-@pytest.mark.parametrize("command", ["up", "resume"])
-@pytest.mark.parametrize("is_started", [True, False])
+@pytest.mark.parametrize("command", ["up", pytest.param("resume", marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_started", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_machine_of_the_last_start_that_is_away_is_not_forgotten(world, command, is_started):
     world.keep(is_started=is_started)
     world.put("m1", 0, "exited" if is_started else "running")
@@ -115,6 +118,7 @@ def test_a_machine_of_the_last_start_that_is_away_is_not_forgotten(world, comman
     assert world.states()["m2"] == {}
 
 
+@pytest.mark.long
 def test_a_machine_without_a_worker_may_be_away(world):
     world.put("m1", 0, "exited")
     world.machines["m2"].cut_off()
@@ -123,7 +127,7 @@ def test_a_machine_without_a_worker_may_be_away(world):
     assert done.returncode == 0, done
 
 
-@pytest.mark.parametrize("word", ["ps", "rm"])
+@pytest.mark.parametrize("word", ["ps", pytest.param("rm", marks=pytest.mark.long)])
 def test_a_start_that_fails_is_not_forgotten_where_its_worker_may_run(empty, word):
     first, second = empty.machines["m1"], empty.machines["m2"]
     empty.let_workers_run()
@@ -158,6 +162,7 @@ def test_a_start_that_fails_leaves_neither_worker_nor_record(empty):
     assert not empty.kept()
 
 
+@pytest.mark.long
 def test_a_machine_that_is_named_differently_is_known_by_its_workers_label(empty):
     assert empty.run("up", HOSTS="m1 m2").returncode == 0
     done = empty.run("up", HOSTS="ana@m1 ana@m2")
@@ -165,6 +170,7 @@ def test_a_machine_that_is_named_differently_is_known_by_its_workers_label(empty
     assert [one.target for one in empty.kept().hosts] == ["ana@m1", "ana@m2"]
 
 
+@pytest.mark.long
 def test_a_worker_that_runs_may_leave_a_machine_that_is_named_differently(empty):
     empty.let_workers_run()
     process = empty.start("up", HOSTS="m1 m2")
@@ -228,6 +234,7 @@ def test_the_lines_of_a_run_that_is_there_are_fetched(world):
     assert (world.folder / "runs/first/worker-1/container.log").exists()
 
 
+@pytest.mark.long
 def test_logs_stop_no_worker(world):
     world.put("m2", 1, "exited")
     (world.machines["m1"].folder / "dies").touch()
@@ -239,6 +246,7 @@ def test_logs_stop_no_worker(world):
     assert world.machines["m2"].calls("stop")
 
 
+@pytest.mark.long
 def test_a_start_that_is_refused_leaves_the_newest_run_as_it_is(world):
     assert world.run("down").returncode == 0
     (world.folder / "train.py").touch()

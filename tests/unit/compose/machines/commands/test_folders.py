@@ -31,6 +31,7 @@ def test_a_clone_of_this_repository_in_the_home_folder_stays_untouched(empty):
     assert [one.name for one in clone.iterdir()] == ["runs"]
 
 
+@pytest.mark.long
 def test_a_run_resumes_in_the_same_folder_although_there_is_a_clone(empty):
     assert empty.run("up", HOSTS=HOSTS, RUN_NAME="first").returncode == 0
     (empty.machines["m1"].folder / "cluster-trainer/runs/first/worker-0").mkdir(parents=True)
@@ -40,6 +41,7 @@ def test_a_run_resumes_in_the_same_folder_although_there_is_a_clone(empty):
         assert folders(empty) == ["cluster-trainer-runs"] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["resume", "up"])
 def test_a_run_of_an_earlier_version_stays_in_the_folder_it_has(world, command):
     ended(world)
@@ -49,6 +51,7 @@ def test_a_run_of_an_earlier_version_stays_in_the_folder_it_has(world, command):
         assert folders(world) == ["cluster-trainer"] * 2
 
 
+@pytest.mark.long
 def test_a_machine_that_comes_to_a_run_of_an_earlier_version_has_the_same_folder(world):
     done = world.run("replace", "ana@m2", "ana@m3")
     assert done.returncode == 0, done
@@ -82,6 +85,7 @@ def test_results_are_fetched_into_a_folder_of_all_runs_that_was_removed(empty):
     assert (empty.folder / "runs" / empty.kept().run / "worker-0").is_dir()
 
 
+@pytest.mark.long
 def test_results_are_not_fetched_into_a_file(empty):
     assert empty.run("up", HOSTS="ana@m1").returncode == 0
     shutil.rmtree(empty.folder / "runs")

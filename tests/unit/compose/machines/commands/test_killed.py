@@ -49,8 +49,17 @@ def test_down_removes_what_was_started(killed):
     ("command", "hosts", "now"),
     [
         ("up", HOSTS, {"m1": {"p-worker-0": "exited"}, "m2": {"p-worker-1": "exited"}, "m3": {}}),
-        ("resume", "", {"m1": {"p-worker-0": "exited"}, "m2": {"p-worker-1": "exited"}, "m3": {}}),
-        ("up", "ana@m3", {"m1": {}, "m2": {}, "m3": {"p-worker-0": "exited"}}),
+        *[
+            pytest.param(*one, marks=pytest.mark.long)
+            for one in [
+                (
+                    "resume",
+                    "",
+                    {"m1": {"p-worker-0": "exited"}, "m2": {"p-worker-1": "exited"}, "m3": {}},
+                ),
+                ("up", "ana@m3", {"m1": {}, "m2": {}, "m3": {"p-worker-0": "exited"}}),
+            ]
+        ],
     ],
 )
 def test_another_start_stops_what_was_started_and_starts_all(killed, command, hosts, now):
@@ -84,6 +93,7 @@ def test_a_worker_that_is_started_after_the_kill_completes_the_cluster(killed):
     assert killed.states() == {"m1": {}, "m2": {}, "m3": {}}
 
 
+@pytest.mark.long
 def test_a_worker_that_is_started_after_down_is_named_with_what_removes_it(killed):
     assert killed.run("down").returncode == 0
     killed.put("m2", 1)
