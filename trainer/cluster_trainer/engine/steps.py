@@ -1,29 +1,31 @@
-"""Runs many steps of a model in one call of TensorFlow, on all replicas."""
+"""Runs many steps of a model in one call of TensorFlow, on all replicas.
+
+step_loop.py computes them; this module traces them, and decides which batches are computed twice.
+"""
 
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives import process_ring
-from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
+from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building, copied_weights
 from cluster_trainer.engine.building.unbuilt import held_as_before
-from cluster_trainer.engine.data.batch_shares import count_in, cut, handed_out, rows_known
+from cluster_trainer.engine.data.batch_shares import count_in
 from cluster_trainer.engine.data.same_data import (
     differing_batches,
     leaving_generators,
     refuse_lengths,
     warn,
 )
-from cluster_trainer.engine.data.sources.source import Source
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.execution import Execution
 from cluster_trainer.engine.first_batch.batch import iterator_of
@@ -34,34 +36,18 @@ from cluster_trainer.engine.functions import function_of, runs_eagerly, seeded_d
 from cluster_trainer.engine.logs import Logs, PackedLogs
 from cluster_trainer.engine.replicas import (
     copies,
-    of_model,
     rounds,
     statistics,
-    step_context,
 )
 from cluster_trainer.engine.replicas.metrics import left_totals
 from cluster_trainer.engine.replicas.state import own_state
-from cluster_trainer.engine.replicas.state.untracked import assigned
-from cluster_trainer.engine.waits import INPUT, Waits
+from cluster_trainer.engine.step_loop import Reading, StepLoop
+from cluster_trainer.engine.waits import Waits
 from cluster_trainer.private import keras_names, tensorflow_names
 
 SHOWN = 5
 MANY, ONE = "many steps", "one step"
 """The functions that run a call's steps, or a step on a batch that was taken already."""
-
-
-class Reading(NamedTuple):
-    """How the batches of a call are read; each different value needs its own trace of the steps.
-
-    Attributes:
-        is_known: whether there certainly is a batch for each step of the call.
-        is_distributed: whether TensorFlow divides the batches among the replicas.
-        guards: whether a replica may be without examples of its own.
-    """
-
-    is_known: bool
-    is_distributed: bool
-    guards: bool
 
 
 class Steps:
@@ -78,7 +64,6 @@ class Steps:
         logs: the logs after the last call.
         waits: the time that the steps have waited.
         trains: the number of variables that the first trace trains; None: there is no trace yet.
-        assigned: the variables that the traced steps assign, by `id`.
     """
 
     def __init__(
@@ -94,46 +79,46 @@ class Steps:
         is_one = self._replicas.total == 1
         if not is_one:  # a `tf.function` would be traced for one replica, and used by all
             step = tensorflow_names.converted_from(step)
-        self._step = keras_names.with_optionals(model, step)  # a dataset may hold None
-        self._packed = PackedLogs(model, self._step, name)
-        self._rounds = rounds.Rounds(model, self._steps_of_round(), self.waits)
+        step = keras_names.with_optionals(model, step)  # a dataset may hold None
+        self._packed = PackedLogs(model, step, name)
         self._first_batch = None
         if not is_one:
-            self._first_batch = FirstBatch(model, self._step, self._packed, name, first_batch)
-        is_wanted = model.jit_compile and not of_model.of(model).has_automatic_jit
-        self._compiles_between_sums = is_wanted and not is_one
-        self._guards = self._gathers = self._has_variables = self._is_prepared = False
-        self._scalars_differ = self._are_even = False
+            self._first_batch = FirstBatch(model, step, self._packed, name, first_batch)
+        if model.jit_compile and is_one:
+            step = function_of(step, jit_compile=True)
+        self._loop = StepLoop(model, step, name, self._packed, self._new_rounds())
+        self._has_variables = self._is_prepared = False
         # The generation of the ring in which a user's own loop last compared its batches.
         self._compared_in: int | None = None
         self._looked_in: int | None = None
-        self._traces = 0
         self._trained: tuple[running.Running, set[int]] | None = None
-        self._foreseen: list[Any] = []  # see own_state.seen_to
-        self._unforeseen: list[Any] = []
         self.trains: int | None = None
-        self.assigned: dict[int, Any] = {}
         self.logs: Logs = {}
-        if model.jit_compile and is_one:
-            self._step = function_of(self._step, jit_compile=True)
         self._make_functions()
 
     def _steps_of_round(self) -> int:
         is_one = self._replicas.total == 1
         return rounds.steps_of_round(self.strategy) if self._name == TRAINING and not is_one else 1
 
+    def _new_rounds(self) -> rounds.Rounds:
+        return rounds.Rounds(self._model, self._steps_of_round(), self.waits)
+
     def _renew_rounds(self) -> None:
         """Discard the traces if the length of rounds has changed: `auto` has chosen it."""
-        every = self._steps_of_round()
-        if every != self._rounds.steps:
-            self._rounds = rounds.Rounds(self._model, every, self.waits)
+        if self._steps_of_round() != self._loop.rounds.steps:
+            self._loop.rounds = self._new_rounds()
             self._has_variables = False
             self.forget_traces()
 
     @property
+    def assigned(self) -> dict[int, Any]:
+        """The variables that the traced steps assign, by `id`."""
+        return self._loop.assigned
+
+    @property
     def counts_untracked(self) -> bool:
         """Whether the steps change whole numbers in variables that the model does not track."""
-        return any(map(own_state.is_whole_number, self._foreseen))
+        return any(map(own_state.is_whole_number, self._loop.foreseen))
 
     def forget_traces(self) -> None:
         """Discard the traces, because something that they contain has changed."""
@@ -142,8 +127,8 @@ class Steps:
 
     def _make_functions(self) -> None:
         is_eager = self._model.run_eagerly
-        self._many: Any = None if is_eager else function_of(self._many_steps)
-        self._one: Any = self._one_step if is_eager else function_of(self._one_step)
+        self._many: Any = None if is_eager else function_of(self._loop.many_steps)
+        self._one: Any = self._loop.one_step if is_eager else function_of(self._loop.one_step)
 
     def __call__(self, batches: Execution | Iterator[Any]) -> Logs:
         """Run the steps of a call; return the logs of the last step.
@@ -197,8 +182,8 @@ class Steps:
             if not is_built and self._replicas.total > 1:  # otherwise the step builds it
                 building.refuse_unbuilt(model)
             return False
-        reading = self._reading(iterator.source)
-        arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
+        reading = self._loop.reading(iterator.source)
+        arguments = iterator.to_trace(), tf.constant(1), reading, self._loop.rounds.place()
         self._trace(MANY, *arguments)
         self._note_trained()
         if iterator.position == (0, 0):
@@ -213,17 +198,16 @@ class Steps:
         """
         if runs_eagerly(self._model):
             return []
-        reading = self._reading(iterator.source)
-        arguments = iterator.to_trace(), tf.constant(1), reading, self._rounds.place()
+        reading = self._loop.reading(iterator.source)
+        arguments = iterator.to_trace(), tf.constant(1), reading, self._loop.rounds.place()
         return seeded_draws_in(self._many.get_concrete_function(*arguments).graph)
 
     def _trace(self, name: str, *arguments: Any) -> Any:
         """Trace the function MANY or ONE; again if it should have known of variables."""
         traced = self._function(name).get_concrete_function(*arguments)
-        if not self._unforeseen:
+        if not self._loop.unforeseen:
             return traced
-        found = {id(one): one for one in (*self._foreseen, *self._unforeseen)}  # once each
-        self._foreseen, self._unforeseen = [*found.values()], []
+        self._loop.foresee()
         self.forget_traces()
         return self._function(name).get_concrete_function(*arguments)
 
@@ -267,11 +251,6 @@ class Steps:
             )
         self.forget_traces()
 
-    def _reading(self, source: Source) -> Reading:
-        self._guards = source.may_lack_examples and not source.is_distributed
-        self._scalars_differ = source.is_distributed
-        return Reading(source.is_known, source.is_distributed, self._guards)
-
     def _one_by_one(self, batches: Iterator[Any]) -> Logs:
         """Run the steps of a call on batches from `train_on_batch`, or from a user's own loop.
 
@@ -280,7 +259,7 @@ class Steps:
             StopIteration: there was no batch.
         """
         is_open = self._name == TRAINING and process_ring.are_rounds_open()
-        if self._rounds.are_wanted or (is_open and self._replicas.total > 1):
+        if self._loop.rounds.are_wanted or (is_open and self._replicas.total > 1):
             rounds.refuse_own_loop()
         left_totals.take_back(self._model)
         last: Any = None
@@ -289,7 +268,7 @@ class Steps:
             batch = keras.tree.map_structure(as_tensor, given)
             examples = count_in(batch)
             self._compare_data(batch, examples)
-            shares = self._shares_of(batch)
+            shares = self._loop.shares_of(batch)
             self._look_at(shares)
             if self._replicas.total > 1 and not runs_eagerly(self._model):
                 self._trace(ONE, shares)
@@ -336,7 +315,7 @@ class Steps:
             copies.renew(self._model)
         left_totals.take_back(self._model)
         source = call.source
-        reading = self._reading(source)
+        reading = self._loop.reading(source)
         self._prepare(call.spec)
         if self._name == TRAINING:
             copied_weights.renew(self._model)
@@ -363,12 +342,12 @@ class Steps:
 
     def _run_many(self, call: Execution, reading: Reading, before: int = 0) -> tuple[int, Any]:
         """Run a call's steps, after the first `before` steps of its first round."""
-        place = self._rounds.place(before)
+        place = self._loop.rounds.place(before)
         if self._replicas.total > 1:
             self._trace(MANY, call.batches, tf.constant(1), reading, place)
-        if self._rounds.rounds_changes and not before:
-            self._rounds.begin()
-        if self._replicas.total > 1 and call.source.varies and self._gathers:
+        if self._loop.rounds.rounds_changes and not before:
+            self._loop.rounds.begin()
+        if self._replicas.total > 1 and call.source.varies and self._loop.gathers:
             self._note_trained()
             return self._run_one_by_one(call, reading)
         done, last = self._many(call.batches, tf.constant(call.steps, tf.int32), reading, place)
@@ -389,9 +368,9 @@ class Steps:
             return False
         traced: Any = None
         if not runs_eagerly(self._model):
-            arguments = call.batches, tf.constant(1), reading, self._rounds.place()
+            arguments = call.batches, tf.constant(1), reading, self._loop.rounds.place()
             traced = self._trace(MANY, *arguments)
-        return first.due.is_due(call.source, (self._traces, traced))
+        return first.due.is_due(call.source, (self._loop.traces, traced))
 
     def _is_last_to_compare(self, call: Execution, before: int = 0) -> bool:
         """Tell whether to compute a call's last batch both ways; all workers call this.
@@ -401,7 +380,7 @@ class Steps:
             before: how many steps of the call were done.
         """
         first, is_other = self._first_batch, before > 0 or call.steps > 1 or not call.begins_epoch
-        if not (first and call.ends_epoch and is_other) or self._rounds.are_wanted:
+        if not (first and call.ends_epoch and is_other) or self._loop.rounds.are_wanted:
             return False
         return first.due.is_last_due(call.source)
 
@@ -439,15 +418,15 @@ class Steps:
         """Return a trace of steps that run eagerly, to see their changes; None if impossible."""
         # No symbolic tensor of the trace may stay in layers: eager steps cannot compute with it.
         with suppress(Exception), held_as_before(self._model), leaving_generators():
-            return function_of(self._one_step).get_concrete_function(shares)
+            return function_of(self._loop.one_step).get_concrete_function(shares)
         return None  # for example, a loss or a metric converts tensors to numbers
 
     def _run_after_comparing(self, call: Execution, reading: Reading) -> tuple[int, Any]:
         """Run a call's steps; the first runs alone, after its batch was computed both ways."""
-        place = self._rounds.place(ends=call.steps == 1)
+        place = self._loop.rounds.place(ends=call.steps == 1)
         arguments = call.batches, tf.constant(1), reading, place
         self._trace(MANY, *arguments)  # creates all variables
-        self._rounds.begin()
+        self._loop.rounds.begin()
         try:
             batch = call.take()
         except StopIteration:
@@ -486,171 +465,11 @@ class Steps:
                 is_last and self._is_last_to_compare(call)
             ):
                 self._compare_first(batch, ONE, (), 0)
-            last = self._one(self._weighted(batch, reading))
+            last = self._one(self._loop.weighted(batch, reading))
             done += 1
-            self._rounds.after_eager_step(done)
-        self._rounds.after_eager_call(done)
+            self._loop.rounds.after_eager_step(done)
+        self._loop.rounds.after_eager_call(done)
         return done, last
-
-    def _shares_of(self, batch: Any) -> Any:
-        """Return the local replicas' shares of a batch that every worker has."""
-        if self._replicas.total == 1:
-            return batch
-        self._guards, self._scalars_differ = True, False
-        return cut(batch, Replicas.of(self.strategy))  # their present number
-
-    def _many_steps(
-        self, batches: Any, steps: tf.Tensor, reading: Reading, place: rounds.Place | None
-    ) -> tuple[tf.Tensor, Any]:
-        """Run steps on the next batches, or fewer if the batches end.
-
-        Args:
-            batches: an iterator over the batches.
-            steps: the number of steps, int32 [].
-            reading: how the batches are read.
-            place: where in a round the call begins; None: there are no rounds.
-
-        Returns:
-            the number of steps done, int32 [], and each local replica's vector of logs of the last
-            step, float64 [n]; see logs.py.
-        """
-        # The next two lines are plain Python, which runs only while the steps are traced.
-        running.current().watched.traces()
-        self._traces += 1
-        nothing = tuple(tf.zeros([0], tf.float64) for _ in range(self._replicas.local))
-        vectors = tuple(tf.TensorShape([None]) for _ in nothing)
-        if reading.is_known:
-
-            def do(done: tf.Tensor, _: Any) -> Any:
-                batch = self._next(batches, done, reading)
-                logs = self._one_step(self._weighted(batch, reading))
-                self._rounds.after_step(place, done + 1)
-                return done + 1, logs
-
-            done, last = tf.while_loop(
-                lambda done, _: done < steps,
-                do,
-                (tf.constant(0), nothing),
-                shape_invariants=(tf.TensorShape([]), vectors),
-            )
-        else:
-            done, last = self._until_the_end(batches, steps, reading, place, (nothing, vectors))
-        self._rounds.after_call(place, done)
-        self.assigned |= assigned()
-        return done, last
-
-    def _next(self, batches: Any, done: tf.Tensor, reading: Reading) -> Any:
-        """Return the next batch; measure the wait for it from the end of the previous step."""
-        if reading.is_distributed:
-            return batches.get_next()
-        return self.waits.measured(INPUT, done, batches.get_next)
-
-    def _until_the_end(
-        self,
-        batches: Any,
-        steps: tf.Tensor,
-        reading: Reading,
-        place: rounds.Place | None,
-        logs: tuple[Any, Any],
-    ) -> tuple[tf.Tensor, Any]:
-        """Run steps like `_many_steps`, if it is unknown whether there are enough batches.
-
-        `logs` has the local replicas' vectors before the first step, and their shapes.
-        """
-        nothing, vectors = logs
-
-        def do(done: tf.Tensor, _: Any, batch: Any, __: Any) -> Any:
-            last = self._one_step(self._weighted(batch.get_value(), reading))
-            self._rounds.after_step(place, done + 1)
-            following = tf.cond(done + 1 < steps, batches.get_next_as_optional, lambda: batch)
-            more = self._all_have(following.has_value())
-            return done + 1, more, following, last
-
-        first = batches.get_next_as_optional()
-        state = (tf.constant(0), self._all_have(first.has_value()), first, nothing)
-        scalar = tf.TensorShape([])
-        done, _, _, last = tf.while_loop(
-            lambda done, more, *_: tf.logical_and(done < steps, more),
-            do,
-            state,
-            shape_invariants=(scalar, scalar, tensorflow_names.type_spec(first), vectors),
-        )
-        return done, last
-
-    def _all_have(self, one_has: tf.Tensor) -> tf.Tensor:
-        """Tell whether all workers have a next batch, bool []: their data may differ in length."""
-        if self._replicas.workers == 1:
-            return one_has
-        what = f"{self._name} (the next batch)"
-
-        def all_have() -> tf.Tensor:
-            return summed([tf.cast(tf.identity(one_has), tf.int32)], what)[0] == count()
-
-        return self.strategy.experimental_local_results(self.strategy.run(all_have))[0]
-
-    def _weighted(self, batch: Any, reading: Reading) -> Any:
-        """Return a batch's shares as `cut` does, also if TensorFlow has distributed the batch."""
-        if not reading.is_distributed:
-            return batch
-        local = self._replicas.local
-        parts = handed_out(batch, self.strategy, local)
-        counts = [count for _, count in parts]
-        given = tensorflow_names.for_each_replica(counts)
-        what = f"{self._name} (size of a batch)"
-        totals = self.strategy.run(
-            lambda count: summed([tf.identity(count)], what)[0], args=(given,)
-        )
-        total = self.strategy.experimental_local_results(totals)[0]
-        return tuple((part, count / total) for part, count in parts)
-
-    def _one_step(self, batch: Any) -> tuple[tf.Tensor, ...]:
-        """Run a step; return each local replica's vector of logs, float64 [n]; see logs.py."""
-        if self._replicas.total == 1:
-            vectors = self.strategy.run(self._alone, args=(batch,))
-        else:
-            self._are_even = self._are_certainly_even(batch)
-            given = tensorflow_names.for_each_replica(batch)
-            vectors = self.strategy.run(self._shared, args=given)
-        return tuple(self.strategy.experimental_local_results(vectors))
-
-    def _are_certainly_even(self, shares: Any) -> bool:
-        """Tell whether all replicas' shares certainly have the same number of examples.
-
-        A worker does not know the sizes of other workers' shares.
-        """
-        rows = [rows_known(part) for part, *_ in shares]
-        is_known = None not in rows[0] and all(one == rows[0] for one in rows)
-        return is_known and self._replicas.workers == 1 and not self._guards
-
-    def _alone(self, batch: Any) -> tf.Tensor:
-        return self._packed.of_one(self._step(batch))
-
-    def _shared(
-        self, batch: Any, weight: tf.Tensor, is_whole: tf.Tensor | None = None
-    ) -> tf.Tensor:
-        known, is_own_step = rows_known(batch), self._rounds.are_wanted
-        with (
-            step_context.computing(
-                weight, is_whole, self.waits, known, is_own_step=is_own_step
-            ) as part,
-            self._compiled_between_sums(),
-        ):
-            part.scalars_differ, part.are_even = self._scalars_differ, self._are_even
-            is_keras_own = building.steps_as_keras(self._model)
-            with own_state.seen_to(
-                *(self._model, batch, part, self._foreseen),
-                guards=self._guards,
-                is_keras_own=is_keras_own,
-            ) as given:
-                logs = self._step(given)
-            self._unforeseen += part.unforeseen
-            self._rounds.note(part, given)
-            self._gathers |= part.gathers and ring_of(self.strategy) is None
-            return self._packed.of_share(logs, weight, given)
-
-    def _compiled_between_sums(self) -> AbstractContextManager[Any]:
-        """Request XLA, which compiles parts of a step, but not sums over replicas."""
-        return tf.xla.experimental.jit_scope() if self._compiles_between_sums else nullcontext()
 
 
 def _part(call: Execution, steps: int, *, ends_epoch: bool = False) -> Execution:

@@ -18,7 +18,9 @@ GUARD = "AssertGuard"
 """Part of the name of the branch into which TensorFlow puts an assertion. An assertion that shows
 only integers and strings has no branch."""
 OURS = "/cluster_trainer/"
-STEPS = ("/cluster_trainer/engine/steps.py", "/cluster_trainer/engine/predictions.py")
+STEPS = tuple(
+    f"/cluster_trainer/engine/{name}.py" for name in ("steps", "step_loop", "predictions")
+)
 IN_USER_CODE = re.compile(r'File "([^"]+)", line (\d+)')
 VARIABLES = ("ReadVariableOp", "VarHandleOp", "Placeholder")
 ESCAPES = re.compile(r"\x1b\[\d*m")

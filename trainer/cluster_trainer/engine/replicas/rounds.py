@@ -106,6 +106,11 @@ class Rounds:
         self._changes = Changes() if is_rounded else None
 
     @property
+    def waits(self) -> Waits:
+        """The time that the steps have waited."""
+        return self._waits
+
+    @property
     def steps(self) -> int:
         """The number of steps of a round."""
         return self._steps
