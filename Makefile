@@ -121,8 +121,8 @@ inside: image .venv/stamp ## Run the tests inside the image. TESTS=tests/inside/
 keras-tests: image .venv/stamp ## Run Keras's own tests against Keras as published, patched, and with the engine
 	@.venv/bin/python scripts/keras_tests.py $(PYTEST_ARGS)
 
-chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/explanation/survival.md, try more examples
-	@scripts/chaos.sh $(PYTEST_ARGS)
+chaos: image .venv/stamp ## Run the long tests: kill workers in every way, write the table of docs/explanation/survival.md, try more examples. PARTS='timed inside'
+	@PARTS='$(PARTS)' scripts/chaos.sh $(PYTEST_ARGS)
 
 soak: image .venv/stamp ## Kill, freeze and cut off workers at random, for MINUTES=20 without and with MIN_WORKERS
 	@.venv/bin/python -m pytest tests/cluster/soak.py --soak-minutes=$(or $(MINUTES),20) --chaos-table=docs/explanation/survival.md $(PYTEST_ARGS)
