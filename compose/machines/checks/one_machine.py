@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from machines.checks.facts import Facts
+from machines.checks.facts import RUN_OF, Facts
 from machines.checks.own import Own
 from machines.image import Image
 from machines.machine import last_line
@@ -146,14 +146,21 @@ def _of_port(facts: Facts, own: Own) -> Iterator[str]:
 def _of_containers(facts: Facts, own: Own) -> Iterator[str]:
     """Refuse containers that this start does not replace: running workers, and a taken name."""
     by_hand = f"docker --host {facts.machine.engine.host} rm --force"
+    others = "If this is another person's, set another COMPOSE_PROJECT_NAME=. Otherwise,"
     running = {*facts.told.get("there", [])} - {*own.running(facts)}
     if running:
         names = sorted(running)
-        removes = f"`{by_hand} {' '.join(names)}` removes them"
-        yield f"workers of this project run there: {', '.join(names)}. {removes}"
-    name = facts.one("container")
-    if facts.one("taken") and name not in own.on(facts) and name not in running:
-        yield f"there is already a container {name}, which has ended. `{by_hand} {name}` removes it"
+        told = ", ".join(f"{one}{_of_run(facts.one(RUN_OF + one))}" for one in names)
+        removes = f"`{by_hand} {' '.join(names)}` stops and removes it"
+        yield f"this project runs there already: {told}. {others} {removes}"
+    name, taken = facts.one("container"), facts.told.get("taken")
+    if taken and name not in own.on(facts) and name not in running:
+        told = f"there is already a container {name}{_of_run(taken[0])}, which has ended"
+        yield f"{told}. {others} `{by_hand} {name}` removes it"
+
+
+def _of_run(run: str) -> str:
+    return f" of the run {run}" if run else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

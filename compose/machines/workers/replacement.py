@@ -30,14 +30,15 @@ class Replacement:
         """
         known, leaving = self.known, self.leaving
         say(f"{leaving.name} leaves; stopping the run at a checkpoint")
-        found = at_once(lambda one: containers.stop(one, known.project), known.machines)
-        those = [one for one, text in zip(known.machines, found) if text and one != leaving]
-        running = at_once(lambda one: containers.is_running(one, known.project), those)
+        found = at_once(containers.stop, known.containers)
+        pairs = zip(known.containers, found)
+        those = [one for one, text in pairs if text and one.machine != leaving]
+        running = at_once(containers.is_running, those)
         for one, runs in zip(those, running):
             if runs is not False:
                 raise EndError(
                     EXIT_ERROR,
-                    found[one.index],
+                    found[one.machine.index],
                     "no machine was replaced, but workers were stopped. Repeat this command, or "
                     "`make resume`.",
                 )

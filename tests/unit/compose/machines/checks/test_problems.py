@@ -134,7 +134,7 @@ def test_a_container_that_has_ended_may_not_have_the_name(own, number):
 
 def test_a_worker_of_the_last_start_is_known_where_its_machine_is_named_differently():
     told = without(container=["p-worker-0"], taken=["1"], of_start=["p-worker-0"])
-    other = Own({("m0", "p-worker-0"): 2222}, may_run=False)
+    other = Own({("m0", "p-worker-0"): 2222}, may_run=False, start="s")
     assert problems([a_machine(told)], CPU, other) == []
     there = without(there=["p-worker-0"], listens=["08AE"], of_start=["p-worker-0"])
     assert problems([a_machine(there)], CPU, replace(other, may_run=True)) == []
