@@ -21,12 +21,17 @@ PORT = 2222
 FIRST_LOCALHOST_PORT = 20000
 
 
-def files(settings: Settings, *, nvidia: bool) -> list[Path]:
-    """Return the compose files of a cluster; later ones override earlier ones."""
+def files(settings: Settings, *, gpus: bool) -> list[Path]:
+    """Return the compose files of a cluster; later ones override earlier ones.
+
+    Args:
+        settings: the cluster's settings.
+        gpus: whether the workers get GPUs.
+    """
     chosen = [CLUSTER]
     if settings.network == "host":
         chosen.append(HOST_NETWORK)
-    if "gpu" in settings.image and nvidia:
+    if gpus:
         chosen.append(GPU)
     if settings.script:
         chosen.append(SCRIPT)

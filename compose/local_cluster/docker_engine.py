@@ -23,6 +23,8 @@ WORKER = (
 )
 FIELDS = 6
 """The number of the template's fields for a worker."""
+ACCELERATORS = "cluster-trainer.accelerators"
+"""The label with the accelerators that an image supports (Dockerfile). Own images inherit it."""
 TENSORBOARD = "tensorboard"
 DEFAULT_CONTEXT = "default"
 """Docker's name of the engine that DOCKER_HOST selects, or of the local one."""
@@ -159,6 +161,13 @@ def refuse_elsewhere(image: str, folder: Path) -> None:
     received = f'received "{where}", which cannot mount {folder} ({made.stderr.strip()})'
     setting = "DOCKER_HOST" if context == DEFAULT_CONTEXT else f"the Docker context {context}"
     raise EndError(EXIT_CONFIGURATION, f"{setting}: {received}; accepted: {accepted}.")
+
+
+def is_for_gpus(image: str) -> bool:
+    """Tell whether an image is for GPUs: by its label, or by its name if it has no such label."""
+    form = f'{{{{index .Config.Labels "{ACCELERATORS}"}}}}'
+    label = ask("image", "inspect", "--format", form, image).stdout.strip()
+    return "gpu" in label.split(",") if label else "gpu" in image
 
 
 def has_nvidia() -> bool:

@@ -65,7 +65,7 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run a cluster to its end, while its locks are held; return its exit code."""
     begin = time.monotonic()
-    nvidia = "gpu" in settings.image and docker_engine.has_nvidia()
+    gpus = _gives_gpus(settings.image)
     chosen = compose.variables(
         settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
     )
@@ -73,13 +73,26 @@ def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     # Every worker prints everything. This process selects what the screen shows.
     chosen |= {"VERBOSE": "1", "LIVE_FILE": live.FILE}
     screen = ScreenOptions(shows_all=is_verbose(environ), draws=live.may_draw(environ))
-    files = tuple(compose.files(settings, nvidia=nvidia))
+    files = tuple(compose.files(settings, gpus=gpus))
     run = LocalRun(settings, compose.Compose(files, chosen), screen)
     code = run.to_the_end()
     if code == EXIT_CONFIGURATION:
         forget(settings, start)
     report(settings, code, int(time.monotonic() - begin))
     return code
+
+
+def _gives_gpus(image: str) -> bool:
+    """Tell whether the workers get GPUs; print a line if only the image is for GPUs."""
+    if not docker_engine.is_for_gpus(image):
+        return False
+    if docker_engine.has_nvidia():
+        return True
+    complain(
+        f"IMAGE: {image} is for GPUs, but Docker has no NVIDIA runtime here: the workers train on "
+        "the CPU (docs/how-to/gpus.md)."
+    )
+    return False
 
 
 def is_verbose(environ: Mapping[str, str]) -> bool:

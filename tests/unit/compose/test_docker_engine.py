@@ -39,6 +39,21 @@ def test_no_docker_command(monkeypatch, tmp_path):
     assert "`make engine`" in refusal("a:b")
 
 
+@pytest.mark.parametrize(
+    ("image", "label", "is_for_gpus"),
+    [
+        ("mine:1", "gpu", True),
+        ("mine:1", "cpu,gpu", True),
+        ("mine-without-gpu:1", "cpu", False),
+        ("mine:1", "", False),
+        ("mine:gpu", "", True),
+    ],
+)
+def test_an_image_is_for_gpus_by_its_label_whatever_its_name(docker, image, label, is_for_gpus):
+    docker(f"echo '{label}'")
+    assert docker_engine.is_for_gpus(image) is is_for_gpus
+
+
 def test_workers_are_told_by_their_numbers_and_nothing_else_is_one(docker):
     docker(
         'case "$1" in ps) echo 0a;; inspect) printf "%s running 0 %s then %s\\n" '
