@@ -27,6 +27,42 @@ def test_a_machine_is_replaced(world):
     assert "m2" not in tried
 
 
+@pytest.fixture
+def two_on_m2(world):
+    """A cluster with one worker on m1 and two on m2, which is lost."""
+    world.keep("ana@m1 ana@m2 ana@m2 port=2300")
+    world.put("m2", 2)
+    world.machines["m2"].cut_off()
+    return world
+
+
+@pytest.mark.parametrize("by", ["ana@m3 ana@m3 port=2300", "ana@m3 port=2300 ana@m3 port=2400"])
+def test_all_workers_of_a_lost_machine_are_replaced_at_once(two_on_m2, by):
+    done = two_on_m2.run("replace", "ana@m2", by)
+    assert done.returncode == 0, done
+    assert two_on_m2.states()["m3"] == {"p-worker-1": "exited", "p-worker-2": "exited"}
+    assert [one.target for one in two_on_m2.kept().hosts] == ["ana@m1", "ana@m3", "ana@m3"]
+    assert two_on_m2.run("replace", "ana@m2", by).returncode == 0  # it was done already
+
+
+@pytest.mark.parametrize("by", ["ana@m3", "ana@m3 ana@m3 port=1 ana@m3 port=2"])
+def test_a_machine_with_two_workers_is_replaced_by_two(two_on_m2, by):
+    before, record = two_on_m2.states(), two_on_m2.kept()
+    done = two_on_m2.run("replace", "m2", by)
+    assert done.returncode == 78, done
+    assert "accepted: 2, for worker-1, worker-2 of ana@m2; or HOST=1" in done.stderr
+    assert (two_on_m2.states(), two_on_m2.kept()) == (before, record)
+
+
+def test_one_of_two_workers_of_a_machine_leaves_it_by_its_number(two_on_m2):
+    two_on_m2.machines["m2"].cut_off(is_away=False)
+    done = two_on_m2.run("replace", "2", "ana@m3")
+    assert done.returncode == 0, done
+    assert [one.text for one in two_on_m2.kept().hosts] == [
+        *(f"ana@{name} dir='~/cluster-trainer'" for name in ("m1", "m2", "m3"))
+    ]
+
+
 @pytest.mark.parametrize(
     "refused",
     [
