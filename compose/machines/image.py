@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from local_cluster import docker_engine
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
 MACHINES = {"amd64": ("x86_64", "amd64"), "arm64": ("aarch64", "arm64")}
 
@@ -44,8 +45,12 @@ def read(name: str) -> Image:
     """Read an image's properties from this machine's engine.
 
     Raises:
-        EndError: the image is not on this machine.
+        EndError: the image is not on this machine, or is named by its digest, which `docker save`
+            does not keep: the machines would not have it under this name.
     """
+    if "@" in name:
+        accepted = "a name with a tag; `docker tag` gives it one"
+        raise EndError(EXIT_CONFIGURATION, f'IMAGE: received "{name}"; accepted: {accepted}.')
     docker_engine.refuse_missing(name)
     form = "{{.Size}} {{.Architecture}}"
     size, architecture = docker_engine.output_of("image", "inspect", "--format", form, name).split()

@@ -33,6 +33,9 @@ RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
 START = "cluster-trainer.start"
 """The label of a worker's container that names the start that created it."""
+NEVER_PULLED = ("--pull", "never")
+"""Options of `docker run`: the image was copied to the machine. If it is gone, Docker must not take
+a stranger's image of the same name from Docker Hub."""
 IN_SH = "exec sh -c 'eval \"$(echo {coded} | base64 -d)\"'"
 """Runs a script in sh, whatever the user's login shell is. csh and fish read quotes, newlines and
 variables in their own ways, so the script comes in letters that mean nothing to them."""

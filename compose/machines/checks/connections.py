@@ -12,7 +12,7 @@ from typing import IO, cast
 from local_cluster import processes
 from machines.checks.facts import Facts
 from machines.checks.own import Own
-from machines.machine import Machine, address_of, at_once, last_line
+from machines.machine import NEVER_PULLED, Machine, address_of, at_once, last_line
 
 LISTEN_AND_DIAL = """
 import socket, sys, threading, time
@@ -52,7 +52,7 @@ worker's port, and connects to the ports of the others. With port 0, it does not
 worker has the port. It ends when its standard input is closed."""
 MOST_SECONDS = 60
 RUN = (
-    *("docker", "run", "--rm", "--interactive", "--network", "host", "--read-only"),
+    *("docker", "run", *NEVER_PULLED, "--rm", "--interactive", "--network", "host", "--read-only"),
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--entrypoint", "python"),
 )
 

@@ -275,6 +275,20 @@ def test_logs_stop_no_worker(world):
     assert world.machines["m2"].calls("stop")
 
 
+def test_a_machine_never_pulls_an_image_of_that_name(empty):
+    assert empty.run("up", HOSTS="ana@m1 ana@m2").returncode == 0
+    calls = empty.machines["m1"].calls("run")
+    assert len(calls) == 2
+    assert all(call[1:3] == ["--pull", "never"] for call in calls)
+
+
+def test_an_image_that_is_named_by_its_digest_is_refused_before_it_is_sent(empty):
+    done = empty.run("up", HOSTS="ana@m1", IMAGE="i@sha256:00")
+    assert done.returncode == 78, done
+    assert 'IMAGE: received "i@sha256:00"; accepted: a name with a tag' in done.stderr
+    assert not empty.machines["m1"].calls("load")
+
+
 def test_a_start_that_is_refused_leaves_the_newest_run_as_it_is(world):
     assert world.run("down").returncode == 0
     (world.folder / "train.py").touch()
