@@ -15,7 +15,10 @@ from machines.checks.own import Own
 from machines.machine import NEVER_PULLED, Machine, address_of, at_once, last_line
 
 LISTEN_AND_DIAL = """
-import socket, sys, threading, time
+import os, socket, sys, threading, time
+late = threading.Timer(120, os._exit, (1,))
+late.daemon = True
+late.start()
 own, others = int(sys.argv[1]), sys.argv[2:]
 def listen():
     try:
@@ -49,7 +52,9 @@ sys.stdin.read()
 """
 """A program that runs in the image on each machine before the workers start. It listens on the
 worker's port, and connects to the ports of the others. With port 0, it does not listen, because a
-worker has the port. It ends when its standard input is closed."""
+worker has the port. It ends when its standard input is closed, and in any case after two minutes.
+An SSH server may not notice for hours that the operator's computer has lost its network, and the
+program would keep the worker's port."""
 MOST_SECONDS = 60
 RUN = (
     *("docker", "run", *NEVER_PULLED, "--rm", "--interactive", "--network", "host", "--read-only"),
