@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -55,6 +57,7 @@ worker's port, and connects to the ports of the others. With port 0, it does not
 worker has the port. It ends when its standard input is closed, and in any case after two minutes.
 An SSH server may not notice for hours that the operator's computer has lost its network, and the
 program would keep the worker's port."""
+IN_USE = os.strerror(errno.EADDRINUSE)
 MOST_SECONDS = 60
 RUN = (
     *("docker", "run", *NEVER_PULLED, "--rm", "--interactive", "--network", "host", "--read-only"),
@@ -167,5 +170,11 @@ class _Try:
                 f"{self.machine.name}: it does not reach {names.get(other, other)} at {other} "
                 f"({why}). Open the port, or name another address with address="
             )
-        if end:
+        if IN_USE in end:
+            port = self.machine.host.port
+            yield (
+                f"{self.machine.name}: port {port} was taken during the test of the connections. "
+                "If another entry of HOSTS is the same machine, give each its own port="
+            )
+        elif end:
             yield f"{self.machine.name}: the connections could not be tested: {end}"

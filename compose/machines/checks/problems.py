@@ -35,9 +35,17 @@ def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[
 
 
 def _of_addresses(reached: Sequence[Facts]) -> Iterator[str]:
-    """Yield a sentence for each machine whose address is a loopback address."""
+    """Yield a sentence for each address that is loopback, or that another worker has as well."""
+    first: dict[tuple[str, str], str] = {}
     for one in reached:
         address = address_of(one.machine).strip("[]")
+        other = first.setdefault((address.lower(), one.machine.host.port), one.machine.name)
+        if other != one.machine.name:
+            yield (
+                f"{one.machine.name}: it has the address and the port of {other}, "
+                f"{address}:{one.machine.host.port}; accepted: another port= for each worker of a "
+                "machine, or another address= if they are two machines"
+            )
         if address in ("localhost", "::1") or address.startswith("127."):
             yield (
                 f"{one.machine.name}: the other machines cannot reach it as {address}; with "
@@ -47,11 +55,15 @@ def _of_addresses(reached: Sequence[Facts]) -> Iterator[str]:
 
 def _of_shared_gpus(all_facts: Sequence[Facts], image: Image) -> list[str]:
     """Return a sentence for each machine with several workers, one of which would get all GPUs."""
-    names = [one.machine.name for one in all_facts] if image.for_gpus else []
+    if not image.for_gpus:
+        return []
+    names = [one.machine.name for one in all_facts]
+    addresses = [address_of(one.machine).lower() for one in all_facts]
     shared = {
-        one.machine.name
-        for one in all_facts
-        if names.count(one.machine.name) > 1 and not one.machine.host.gpus
+        name
+        for one, name, address in zip(all_facts, names, addresses)
+        if not one.machine.host.gpus
+        if names.count(name) > 1 or addresses.count(address) > 1
     }
     return [
         f"{name}: it has several workers, and one without gpus= gets all GPUs; give gpus= for each"

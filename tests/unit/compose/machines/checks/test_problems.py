@@ -151,6 +151,19 @@ def test_the_operators_own_clock_does_not_count():
     assert problems([a_machine(clock=60.0), a_machine(index=1, clock=61.0)], CPU) == []
 
 
+@pytest.mark.parametrize("port", ["2222", "2300"])
+def test_one_machine_under_two_names_needs_two_ports(port):
+    hosts = Host("ana@m0", address="m0"), Host("gpu-box", address="M0", port=port)
+    found = problems([Facts(Machine(host, at), WHOLE) for at, host in enumerate(hosts)], CPU)
+    assert [one.partition(":")[0] for one in found] == ["gpu-box"] * (port == "2222")
+
+
+def test_one_machine_under_two_names_shares_its_gpus():
+    hosts = Host("ana@m0", address="m0"), Host("gpu-box", address="m0", port="9", gpus="0")
+    found = problems([Facts(Machine(host, at), WHOLE) for at, host in enumerate(hosts)], GPU)
+    assert [one.partition(":")[0] for one in found] == ["ana@m0"]
+
+
 def test_an_address_that_is_each_machines_own():
     one = Facts(Machine(Host("ana@m1", address="127.0.0.1"), 0), WHOLE)
     assert problems([one], CPU) == []
