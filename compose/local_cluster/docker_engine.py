@@ -16,7 +16,7 @@ NO_DOCKER = "there is no docker command here; `make engine` shows what to instal
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 UP = "cluster-trainer.up"
-"""A worker's label with the number of the process that runs its cluster (compose.yaml)."""
+"""A worker's label with the identity of the process that runs its cluster (compose.yaml)."""
 WORKER = (
     f'{{{{index .Config.Labels "{SERVICE}"}}}} {{{{.State.Status}}}} {{{{.State.ExitCode}}}} '
     f'{{{{.Id}}}} {{{{.State.StartedAt}}}} {{{{or (index .Config.Labels "{UP}") "-"}}}}'
@@ -185,7 +185,7 @@ class WorkerContainer:
         code: the exit code, if it has ended.
         container: its full id.
         started: the time of its last start, by the engine's clock.
-        up: the process that runs its cluster; "-": there is none.
+        up: the identity of the process that runs its cluster; "-": there is none.
     """
 
     service: str

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from local_cluster import compose, docker_engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain
+from local_cluster.process_identity import identity_of
 from local_cluster.run import folder as folders
 from local_cluster.run import live
 from local_cluster.run.lines import ScreenOptions
@@ -67,7 +68,7 @@ def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     begin = time.monotonic()
     gpus = _gives_gpus(settings.image)
     chosen = compose.variables(
-        settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
+        settings, environ, processors=os.cpu_count() or 1, process=identity_of(os.getpid())
     )
     start = remember(settings, {**environ, **compose.settled(settings)}, environ)
     # Every worker prints everything. This process selects what the screen shows.

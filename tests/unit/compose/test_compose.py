@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 22)  # noqa: DTZ001  local time
 
 
 def variables(environ, processors=8):
-    return compose.variables(read(environ, NOW), environ, processors=processors, process=7)
+    return compose.variables(read(environ, NOW), environ, processors=processors, process="7@1")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_what_a_script_was_given_as_is_what_a_run_remembers(tmp_path):
 def test_compose_is_told_what_the_settings_have_come_to():
     found = variables({"RUNS_DIR": "here", "TRAINER_SEED": "3", "DATA_DIR": ""})
     assert found["RUNS_DIR"] == str(Path.cwd() / "here")
-    assert (found["TRAINER_SEED"], found["DATA_DIR"], found["UP_PID"]) == ("3", "", "7")
+    assert (found["TRAINER_SEED"], found["DATA_DIR"], found["UP_PID"]) == ("3", "", "7@1")
 
 
 @pytest.mark.parametrize(
