@@ -22,9 +22,12 @@ R = TypeVar("R")
 OPTIONS = (
     *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+    *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes"),
 )
 """SSH never asks for a password, and notices a lost connection after 15 s. It checks host keys as
-the user's configuration requires."""
+the user's configuration requires. It may share a connection that is open (ControlPath), but opens
+none for others: it would not end before them, and its end would be theirs. It forwards no ports:
+of several connections, only one could listen on them."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
 ENGINE_SECONDS = 30.0

@@ -24,3 +24,17 @@ def test_a_script_means_the_same_in_any_login_shell(tmp_path, monkeypatch):
     before, quoted, after = sent.read_text().split("'")
     assert (before, after) == ("exec sh -c ", "")
     assert not {*"\n\\!"} & {*quoted}
+
+
+def test_a_connection_is_neither_others_nor_listens_here(tmp_path, monkeypatch):
+    """Many SSH configurations share connections (ControlMaster auto), and forward ports.
+
+    If a shared connection is ended, so are the commands of others over it.
+    """
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\necho "$@"\n')
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    given = Machine(Host("ana@m1"), 0).ask("true").stdout
+    assert "-o ControlMaster=no" in given
+    assert "-o ClearAllForwardings=yes" in given
