@@ -11,6 +11,7 @@ from typing import IO, cast
 from local_cluster import processes
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
+from local_cluster.settings.given_variables import User
 
 NO_DOCKER = "there is no docker command here; `make engine` shows what to install."
 PROJECT = "com.docker.compose.project"
@@ -25,6 +26,8 @@ FIELDS = 6
 """The number of the template's fields for a worker."""
 ACCELERATORS = "cluster-trainer.accelerators"
 """The label with the accelerators that an image supports (Dockerfile). Own images inherit it."""
+ROOTLESS, REMAPPED = '"name=rootless', '"name=userns'
+"""Security options of an engine in whose containers users have other numbers than outside."""
 TENSORBOARD = "tensorboard"
 DEFAULT_CONTEXT = "default"
 """Docker's name of the engine that DOCKER_HOST selects, or of the local one."""
@@ -161,6 +164,24 @@ def refuse_elsewhere(image: str, folder: Path) -> None:
     received = f'received "{where}", which cannot mount {folder} ({made.stderr.strip()})'
     setting = "DOCKER_HOST" if context == DEFAULT_CONTEXT else f"the Docker context {context}"
     raise EndError(EXIT_CONFIGURATION, f"{setting}: {received}; accepted: {accepted}.")
+
+
+def refuse_other_users(user: User) -> None:
+    """Make sure that the workers' user is the same one in a container and on this machine.
+
+    Otherwise the workers could not write into a folder that the user has made.
+
+    Raises:
+        EndError: the engine gives users other numbers, except for root if it is rootless.
+    """
+    options = ask("info", "--format", "{{json .SecurityOptions}}").stdout
+    if REMAPPED in options:
+        accepted = "an engine without userns-remap, in which workers can write the user's folders"
+        raise EndError(EXIT_CONFIGURATION, f"Docker: received userns-remap; accepted: {accepted}.")
+    if ROOTLESS in options and (user.uid, user.gid) != ("0", "0"):
+        accepted = "0 and 0, which is you in a container of rootless Docker"
+        received = f"received {user.uid} and {user.gid}"
+        raise EndError(EXIT_CONFIGURATION, f"RUN_UID, RUN_GID: {received}; accepted: {accepted}.")
 
 
 def is_for_gpus(image: str) -> bool:

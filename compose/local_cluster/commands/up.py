@@ -40,6 +40,7 @@ def up(environ: Mapping[str, str]) -> int:
     with ExitStack() as held:
         held.enter_context(locks.of_project(settings.project, settings.user, environ))
         refuse_engine(settings)
+        docker_engine.refuse_other_users(settings.user)
         return _run(_with_folder(settings, environ, held), environ)
 
 

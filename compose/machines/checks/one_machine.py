@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from local_cluster.docker_engine import REMAPPED, ROOTLESS
 from machines.checks.facts import RUN_OF, Facts
 from machines.checks.own import Own
 from machines.image import Image
@@ -96,13 +97,13 @@ def _of_users(facts: Facts) -> Iterator[str]:
     Workers need the user's id and the machine's network.
     """
     options = facts.one("security")
-    if '"name=rootless' in options:
+    if ROOTLESS in options:
         yield (
             "its Docker is rootless: the other machines would not reach the worker, and the "
             "results would belong to another user; accepted: Docker as root, with the user in the "
             "group docker. `docker context use default` selects it, if it is there"
         )
-    elif '"name=userns' in options:
+    elif REMAPPED in options:
         yield (
             "its Docker remaps users (userns-remap), so that a worker can neither use the "
             "machine's network nor write results; accepted: Docker without userns-remap"

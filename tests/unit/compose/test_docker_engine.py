@@ -4,6 +4,7 @@ import pytest
 
 from local_cluster import docker_engine
 from local_cluster.messages import EndError
+from local_cluster.settings.given_variables import User
 
 
 @pytest.fixture
@@ -37,6 +38,30 @@ def test_an_engine_that_does_not_answer_is_not_called_a_missing_image(docker):
 def test_no_docker_command(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "`make engine`" in refusal("a:b")
+
+
+ME, ROOT = User("1000", "1000"), User("0", "0")
+
+
+@pytest.mark.parametrize(
+    ("option", "user", "named"),
+    [
+        ("seccomp,profile=default", ME, ""),
+        ("rootless", ROOT, ""),
+        ("rootless", ME, "RUN_UID, RUN_GID: received 1000 and 1000; accepted: 0 and 0"),
+        ("userns", ME, "userns-remap"),
+        ("userns", ROOT, "userns-remap"),
+    ],
+)
+def test_an_engine_whose_users_are_others_is_refused(docker, option, user, named):
+    docker(f"""echo '["name=apparmor","name={option}"]'""")
+    if not named:
+        docker_engine.refuse_other_users(user)
+        return
+    with pytest.raises(EndError) as caught:
+        docker_engine.refuse_other_users(user)
+    assert caught.value.code == 78
+    assert named in caught.value.sentences[0]
 
 
 @pytest.mark.parametrize(
