@@ -18,6 +18,7 @@ SECONDS = 60.0
 PROBE = """
 echo begin=1
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
+echo "system=$(uname -s)"
 echo "cores=$(nproc 2>/dev/null)"
 echo "asks=the folder of data="
 d={folder}; case $d in "~/"*) d="$HOME/${{d#"~/"}}";; esac; echo "dir=$d"

@@ -12,6 +12,7 @@ from machines.checks.own import Own
 from machines.image import Image
 from machines.machine import last_line
 
+LINUX = "Linux"
 FIRST_DOCKER = (20, 10)
 FIRST_DRIVER = (525, 60)
 """The oldest driver that runs CUDA 12 (entrypoint/checks/nvidia_driver.py)."""
@@ -30,6 +31,9 @@ def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
     """
     if facts.error:
         yield _of_answer(facts)
+        return
+    if facts.one("system") not in ("", LINUX):
+        yield f"it runs {facts.one('system')}; accepted: {LINUX}"
         return
     if not facts.one("docker"):
         yield f"Docker does not answer there: {last_line(facts.one('docker_error'))}"

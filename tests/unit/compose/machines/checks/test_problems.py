@@ -15,6 +15,7 @@ CPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=False)
 GPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=True)
 WHOLE = {
     "machine": ["x86_64"],
+    "system": ["Linux"],
     "dir": ["/home/ana/cluster-trainer"],
     "free": ["9000000"],
     "docker": ["20.10.24+dfsg1"],
@@ -46,6 +47,7 @@ def test_nothing_is_wrong(image):
         (without(docker=None, docker_error=["permission denied"]), CPU, "permission denied"),
         (without(printed=["Welcome"]), CPU, '"Welcome"'),
         (without(docker=["19.03.1"]), CPU, "19.03.1"),
+        (without(system=["Darwin"], machine=["arm64"], docker=None), CPU, "it runs Darwin"),
         (without(machine=["aarch64"]), CPU, "aarch64"),
         (without(image=["other"], docker_free=["100"]), CPU, "GB free"),
         (without(free=["100"]), CPU, "less than 1 GB"),
