@@ -18,6 +18,9 @@ PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 UP = "cluster-trainer.up"
 """A worker's label with the identity of the process that runs its cluster (compose.yaml)."""
+START = "cluster-trainer.start"
+"""A label of the workers of `make up HOSTS=…`: the start that created them. Local workers have
+none. This machine may take part in such a cluster of the same project."""
 WORKER = (
     f'{{{{index .Config.Labels "{SERVICE}"}}}} {{{{.State.Status}}}} {{{{.State.ExitCode}}}} '
     f'{{{{.Id}}}} {{{{.State.StartedAt}}}} {{{{or (index .Config.Labels "{UP}") "-"}}}}'
@@ -219,10 +222,17 @@ class WorkerContainer:
 
 @dataclass(frozen=True)
 class Project:
-    """The containers of one cluster, by its Compose project, on one engine."""
+    """The containers of one cluster, by its Compose project, on one engine.
+
+    Attributes:
+        name: the project.
+        engine: the engine.
+        start: the start that created them, a label; "": they have no such label.
+    """
 
     name: str
     engine: Engine = LOCAL
+    start: str = ""
 
     def containers(self, *options: str) -> list[str]:
         """Return the containers' ids, without TensorBoard's.
@@ -230,13 +240,17 @@ class Project:
         Args:
             options: options of `docker ps`.
         """
-        template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}}'
+        template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}} {{{{.Label "{START}"}}}}'
         chosen = ["--filter", f"label={PROJECT}={self.name}", *options]
         lines = self.engine.output_of(
             "ps", "--all", *chosen, "--no-trunc", "--format", template
         ).splitlines()
-        pairs = [line.partition(" ") for line in lines]
-        return [container for container, _, service in pairs if service != TENSORBOARD]
+        columns = [f"{line}  ".split(" ")[:3] for line in lines]
+        return [
+            container
+            for container, service, start in columns
+            if service != TENSORBOARD and start == self.start
+        ]
 
     def running(self) -> list[str]:
         """Return the ids of the running containers."""

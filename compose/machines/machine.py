@@ -34,8 +34,6 @@ ENGINE_SECONDS = 30.0
 """The time limit of a docker command over an ssh:// address, which never notices a lost machine."""
 RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
-START = "cluster-trainer.start"
-"""The label of a worker's container that names the start that created it."""
 NEVER_PULLED = ("--pull", "never")
 """Options of `docker run`: the image was copied to the machine. If it is gone, Docker must not take
 a stranger's image of the same name from Docker Hub."""

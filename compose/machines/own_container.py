@@ -11,7 +11,8 @@ import shlex
 import subprocess
 from dataclasses import dataclass
 
-from machines.machine import START, Machine
+from local_cluster.docker_engine import START
+from machines.machine import Machine
 
 FIND = (
     'found=$(docker inspect --format "{{{{.Id}}}} {{{{index .Config.Labels \\"{label}\\"}}}}" '
@@ -42,11 +43,6 @@ class OwnContainer:
         """A shell script that prints its ID, or fails with Docker's words for a missing one."""
         name, start = shlex.quote(self.name), shlex.quote(self.start)
         return FIND.format(label=START, name=name, start=start)
-
-    @property
-    def filters(self) -> tuple[str, ...]:
-        """The options of `docker ps` that leave out other starts' containers."""
-        return ("--filter", f"label={START}={self.start}") if self.start else ()
 
     def script(self, command: str) -> str:
         """Return a shell script that runs a command, in which `"$id"` is the container's ID."""

@@ -7,11 +7,11 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from local_cluster.docker_engine import PROJECT
+from local_cluster.docker_engine import PROJECT, START
 from local_cluster.processes import NO_ANSWER
 from machines.hosts_setting import FOLDER
 from machines.image import Image
-from machines.machine import RUN, SSH_FAILED, START, Machine, container_of, last_line
+from machines.machine import RUN, SSH_FAILED, Machine, container_of, last_line
 
 BEGIN, END, ASKS = "begin=1\n", "end=1\n", "asks"
 SECONDS = 60.0

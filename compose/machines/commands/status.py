@@ -37,7 +37,7 @@ def of_one(container: OwnContainer, project: str, why_gone: str) -> dict[str, An
     if answered.returncode:
         return _unknown(machine, UNREACHABLE, last_line(answered.stderr))
     try:
-        workers = docker_engine.Project(project, machine.engine).workers(*container.filters)
+        workers = docker_engine.Project(project, machine.engine, container.start).workers()
     except EndError as error:  # the machine was lost between two questions
         return _unknown(machine, UNREACHABLE, last_line(str(error)))
     own = [one for one in workers if one.service == machine.service]

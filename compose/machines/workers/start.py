@@ -6,9 +6,10 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from local_cluster.docker_engine import START
 from local_cluster.messages import EXIT_ERROR, EndError, say
 from machines.checks.facts import Facts
-from machines.machine import START, Machine, at_once, container_of, last_line
+from machines.machine import Machine, at_once, container_of, last_line
 from machines.workers.containers import END_SECONDS
 from machines.workers.docker_run import Start, command_of
 

@@ -96,6 +96,12 @@ def test_what_shows_the_curves_is_no_part_of_a_cluster(docker):
     assert docker_engine.Project("p").running() == ["0a", "0c"]
 
 
+def test_a_worker_of_several_machines_is_no_part_of_a_local_cluster(docker):
+    docker('printf "%s\\n" "0a worker-0 " "0b worker-0 theirs" "0c worker-1 other"')
+    assert docker_engine.Project("p").running() == ["0a"]
+    assert docker_engine.Project("p", start="theirs").running() == ["0b"]
+
+
 def test_the_engine_is_asked_about_one_project_alone(docker, tmp_path):
     docker(f'echo "$@" > {tmp_path}/asked')
     assert docker_engine.Project("mine").running() == []

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness import fake_machines
-from local_cluster.docker_engine import PROJECT
+from local_cluster.docker_engine import PROJECT, START
 from local_cluster.settings import run_record
 from local_cluster.settings.given_variables import User
 from machines import cluster_record
 from machines.cluster_record import Kept
 from machines.hosts_setting import parse
-from machines.machine import RUN, START
+from machines.machine import RUN
 
 CLUSTER = Path(__file__).parents[5] / "compose/cluster.py"
 NAME = "p"
