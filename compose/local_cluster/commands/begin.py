@@ -15,7 +15,7 @@ from pathlib import Path
 from local_cluster.messages import say
 from local_cluster.run import folder as folders
 from local_cluster.settings.given_variables import GivenVariables, project, services
-from local_cluster.settings.names import unknown_settings
+from local_cluster.settings.names import MAX_WORKERS, unknown_settings
 from local_cluster.shared_folder import SharedFolder, refusal
 
 RUNS = Path(folders.IN_CONTAINERS)
@@ -71,11 +71,12 @@ def _wrong_profiles(environ: Mapping[str, str]) -> list[str]:
     further = text.split(",") if text else []
     first = services(FIRST_WORKERS)
     is_list = environ.get("WORKER_HOSTS") == ",".join([*first, *further])  # not with CLUSTER_HOSTS
-    if not is_list or [*first, *further] == services(FIRST_WORKERS + len(further)):
+    if not is_list or [*first, *further] in map(services, range(FIRST_WORKERS, MAX_WORKERS + 1)):
         return []
     accepted = (
-        "nothing; or worker-2, worker-3 and so on, without gaps, in this order, between commas"
-        ". `docker compose --profile tensorboard up` also starts TensorBoard"
+        f"nothing; or worker-2, worker-3 and so on up to worker-{MAX_WORKERS - 1}, without gaps, "
+        "in this order, between commas. `docker compose --profile tensorboard up` also starts "
+        "TensorBoard"
     )
     return [f'COMPOSE_PROFILES: received "{text}"; accepted: {accepted}.']
 

@@ -114,7 +114,10 @@ def test_a_cpu_image_under_a_gpu_images_name_is_refused(tmp_path, monkeypatch):
     assert begin(OWNER | {"IMAGE": "mine:1"}, tmp_path / "runs", tmp_path / "own-run") == 0
 
 
-@pytest.mark.parametrize("profiles", ["", "worker-2", "worker-2,worker-3"])
+ALL = ",".join(f"worker-{index}" for index in range(2, 8))
+
+
+@pytest.mark.parametrize("profiles", ["", "worker-2", "worker-2,worker-3", ALL])
 def test_further_workers_are_profiles(run, profiles):
     hosts = ",".join(filter(None, ["worker-0,worker-1", profiles]))
     run(COMPOSE_PROFILES=profiles, WORKER_HOSTS=hosts)
@@ -123,7 +126,15 @@ def test_further_workers_are_profiles(run, profiles):
 
 @pytest.mark.parametrize(
     "profiles",
-    ["tensorboard", "worker-2,tensorboard", "worker-3", "worker-3,worker-2", "*", "worker-2,"],
+    [
+        "tensorboard",
+        "worker-2,tensorboard",
+        "worker-3",
+        "worker-3,worker-2",
+        "*",
+        "worker-2,",
+        f"{ALL},worker-8",
+    ],
 )
 def test_other_profiles_would_be_workers_that_never_come(tmp_path, profiles):
     given = {"COMPOSE_PROFILES": profiles, "WORKER_HOSTS": f"worker-0,worker-1,{profiles}"}
