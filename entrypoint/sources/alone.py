@@ -39,16 +39,22 @@ INDICES: Mapping[str, str] = {
     "AWS_BATCH_JOB_NODE_INDEX": NAME_THEM,
 }
 """Variables with a process's own number, whatever it is -> the same."""
+OF_A_BATCH_SCRIPT = "SLURM_JOB_NUM_NODES"
+"""A batch script has it beside its SLURM_PROCID, 0. A container with the second alone, and 0, is
+srun's first task, to which the list of nodes was not passed on."""
 
 
 def alone_warning(environ: Environ) -> str:
     """Return a warning for a worker that has found no cluster; "" if nothing speaks of others."""
     if (environ.get("CLUSTER_SOURCE") or "").strip() == NONE:
         return ""
-    for name, advice in {**NUMBERS, **INDICES}.items():
+    indices = dict(INDICES)
+    if not environ.given(OF_A_BATCH_SCRIPT):
+        indices["SLURM_PROCID"] = "Pass on all variables of Slurm (docs/how-to/schedulers.md)"
+    for name, advice in {**NUMBERS, **indices}.items():
         text = environ.get(name) or ""
         number = parse_whole_number(text)
-        if number is not None and (name in INDICES or number > 1):
+        if number is not None and (name in indices or number > 1):
             return (
                 f"{name}={text.strip()}, but no variable names the workers: this one trains alone, "
                 f"and so do the others. {advice}. CLUSTER_SOURCE=none hides this warning"

@@ -28,10 +28,15 @@ def test_an_index_without_a_list_is_a_warning(name: str, index: str) -> None:
         dict.fromkeys(NUMBERS, "1"),
         dict.fromkeys((*NUMBERS, *INDICES), "x"),
         {"WORLD_SIZE": "2", "CLUSTER_SOURCE": "none"},
+        {"SLURM_PROCID": "0", "SLURM_JOB_NUM_NODES": "1"},  # a batch script
     ],
 )
 def test_one_process_and_an_own_choice_are_none(variables: dict[str, str]) -> None:
     assert alone_warning(view(**variables)) == ""
+
+
+def test_sruns_first_task_without_the_list_of_nodes_is_a_warning() -> None:
+    assert alone_warning(view(SLURM_PROCID="0")).startswith("SLURM_PROCID=0, but no variable")
 
 
 @pytest.mark.slow
