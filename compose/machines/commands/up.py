@@ -112,7 +112,7 @@ def _start(
         replacement.stop()
     record = local.remember(chosen, {**environ, **settings.settled(chosen, hosts)}, environ)
     if known:
-        earlier.remove(known)
+        earlier.remove(known, hosts)
     start = Start(
         settings=chosen,
         environ=environ,

@@ -86,8 +86,25 @@ def _stop_cut_off(those: Sequence[OwnContainer]) -> None:
         raise EndError(EXIT_ERROR, *found)
 
 
-def remove(known: Kept) -> None:
-    """Remove the workers of the project's last start, which have ended."""
-    found = at_once(containers.remove, known.left)
-    for problem in filter(None, found):
-        complain(problem)
+def remove(known: Kept, hosts: Sequence[Host]) -> None:
+    """Remove the workers of the project's last start, which have ended.
+
+    Args:
+        known: the cluster of that start.
+        hosts: the machines of the next start.
+
+    Raises:
+        EndError: one cannot be removed from a machine of the next start, where it has the name of
+            the next worker. The record must not change: it identifies the worker.
+    """
+    those = known.left
+    found = [
+        (one.machine.name, text)
+        for one, text in zip(those, at_once(containers.remove, those))
+        if text
+    ]
+    targets = [host.target for host in hosts]
+    if left := [text for name, text in found if name in targets]:
+        raise EndError(EXIT_ERROR, *left, "no worker was started. Repeat this command.")
+    for _, text in found:
+        complain(text)

@@ -275,6 +275,19 @@ def test_logs_stop_no_worker(world):
     assert world.machines["m2"].calls("stop")
 
 
+def test_a_worker_that_cannot_be_removed_yet_is_replaced_by_the_same_command_later(empty):
+    assert empty.run("up", HOSTS="ana@m1 ana@m2").returncode == 0
+    record = empty.kept()
+    empty.machines["m1"].fail("rm")
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 1, done
+    assert "ana@m1: it failed" in done.stderr
+    assert empty.kept() == record
+    empty.machines["m1"].mend("rm")
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 0, done
+
+
 def test_a_machine_never_pulls_an_image_of_that_name(empty):
     assert empty.run("up", HOSTS="ana@m1 ana@m2").returncode == 0
     calls = empty.machines["m1"].calls("run")
