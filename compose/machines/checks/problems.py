@@ -13,13 +13,16 @@ from machines.machine import address_of
 MOST_CLOCK_SECONDS = 5.0
 
 
-def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[str]:
+def problems(
+    all_facts: Sequence[Facts], image: Image, own: Own = NONE, metrics_port: str = ""
+) -> list[str]:
     """Return a sentence for each problem.
 
     Args:
         all_facts: the facts of all machines.
         image: the workers' image.
         own: the workers that this start replaces.
+        metrics_port: METRICS_PORT of all workers; "": they have none.
     """
     reached = [one for one in all_facts if not one.error]
     return [
@@ -30,6 +33,7 @@ def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[
         ),
         *(_of_addresses(reached) if len(all_facts) > 1 else ()),
         *_of_shared_gpus(all_facts, image),
+        *_of_metrics(reached, metrics_port, own),
         *_of_clocks(reached),
     ]
 
@@ -69,6 +73,20 @@ def _of_shared_gpus(all_facts: Sequence[Facts], image: Image) -> list[str]:
         f"{name}: it has several workers, and one without gpus= gets all GPUs; give gpus= for each"
         for name in sorted(shared)
     ]
+
+
+def _of_metrics(reached: Sequence[Facts], port: str, own: Own) -> Iterator[str]:
+    """Yield a sentence for each worker that cannot have METRICS_PORT on its machine's network."""
+    names = [one.machine.name for one in reached]
+    ports = {one.machine.host.port for one in reached}
+    for one in reached if port.isdecimal() else ():
+        name = one.machine.name
+        if port in ports:
+            yield f"{name}: METRICS_PORT={port} is the port of a worker; give another"
+        elif names.count(name) > 1:
+            yield f"{name}: only one of its workers can have METRICS_PORT={port}; leave it out"
+        elif int(port) in one.listens and not own.running(one):
+            yield f"{name}: another program listens on METRICS_PORT={port}; give another"
 
 
 def _of_clocks(reached: Sequence[Facts]) -> list[str]:

@@ -166,6 +166,32 @@ def test_one_machine_under_two_names_shares_its_gpus():
     assert [one.partition(":")[0] for one in found] == ["ana@m0"]
 
 
+@pytest.mark.parametrize(
+    ("hosts", "port", "number"),
+    [
+        (["m0", "m1"], "9400", 0),
+        (["m0", "m0"], "9400", 2),  # one machine
+        (["m0", "m1"], "2223", 2),  # a worker's
+        (["m0", "m1"], "22", 2),  # another program's
+        (["m0", "m0"], "x", 0),  # the workers refuse it
+        (["m0", "m0"], "", 0),
+    ],
+)
+def test_each_worker_needs_the_metrics_port_for_itself(hosts, port, number):
+    those = [
+        Facts(Machine(Host(name, address=name, port=str(2222 + at)), at), WHOLE)
+        for at, name in enumerate(hosts)
+    ]
+    found = problems(those, CPU, metrics_port=port)
+    assert len(found) == number
+    assert all(f"METRICS_PORT={port}" in one for one in found)
+
+
+def test_a_worker_that_is_to_be_replaced_may_have_the_metrics_port():
+    told = without(there=["p-worker-0"], listens=["08AE", "24B8"])
+    assert problems([a_machine(told)], CPU, OWN, metrics_port="9400") == []
+
+
 def test_an_address_that_is_each_machines_own():
     one = Facts(Machine(Host("ana@m1", address="127.0.0.1"), 0), WHOLE)
     assert problems([one], CPU) == []
