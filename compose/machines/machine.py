@@ -37,6 +37,8 @@ RUN = "cluster-trainer.run"
 NEVER_PULLED = ("--pull", "never")
 """Options of `docker run`: the image was copied to the machine. If it is gone, Docker must not take
 a stranger's image of the same name from Docker Hub."""
+HELP = re.compile("(See|Run) 'docker .*--help'")
+"""The last line of Docker's errors, in older and newer versions."""
 IN_SH = "exec sh -c 'eval \"$(echo {coded} | base64 -d)\"'"
 """Runs a script in sh, whatever the user's login shell is. csh and fish read quotes, newlines and
 variables in their own ways, so the script comes in letters that mean nothing to them."""
@@ -146,6 +148,10 @@ def at_once(what: Callable[[T], R], those: Sequence[T]) -> list[R]:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not empty, usually the reason why a command failed."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    """Return the last line that is not empty, usually the reason why a command failed.
+
+    Docker ends its reasons with a line about its help, which does not count.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    reasons = [line for line in lines if line and not HELP.match(line)]
+    return reasons[-1] if reasons else "it said nothing"
