@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,10 +45,15 @@ class Engine:
     Attributes:
         host: its address, such as "ssh://ana@10.0.0.2"; "": the docker command's default.
         seconds: the time limit of a command that is given none; None: no limit.
+        programs: a folder whose programs the docker command finds first, such as its ssh; "":
+            none.
+        variables: variables for these programs.
     """
 
     host: str = ""
     seconds: float | None = None
+    programs: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
 
     def start(
         self,
@@ -67,13 +73,20 @@ class Engine:
         try:
             return processes.start(
                 ["docker", *where, *arguments],
-                env=environ,
+                env=self._environ(environ),
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
                 stderr=errors,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_DOCKER) from None
+
+    def _environ(self, environ: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if not self.programs:
+            return environ
+        given = os.environ if environ is None else environ
+        path = f"{self.programs}{os.pathsep}{given.get('PATH', os.defpath)}"
+        return {**given, **dict(self.variables), "PATH": path}
 
     def ask(
         self,

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, TypeVar
 
 from local_cluster import processes
@@ -28,10 +29,12 @@ OPTIONS = (
 the user's configuration requires. It may share a connection that is open (ControlPath), but opens
 none for others: it would not end before them, and its end would be theirs. It forwards no ports:
 of several connections, only one could listen on them."""
+FOR_DOCKER = Path(__file__).with_name("for_docker")
+"""The folder with the ssh of docker's ssh:// addresses, which adds these options."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
 ENGINE_SECONDS = 30.0
-"""The time limit of a docker command over an ssh:// address, which never notices a lost machine."""
+"""The time limit of a docker command over an ssh:// address."""
 RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
 NEVER_PULLED = ("--pull", "never")
@@ -71,7 +74,8 @@ class Machine:
     @property
     def engine(self) -> Engine:
         """Its Docker engine."""
-        return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS)
+        options = (("CLUSTER_TRAINER_SSH_OPTIONS", " ".join(OPTIONS)),)
+        return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS, str(FOR_DOCKER), options)
 
     def start(
         self,

@@ -6,6 +6,8 @@ import pytest
 
 from harness.waiting import wait_until
 from machines import cluster_record
+from machines.hosts_setting import Host
+from machines.machine import OPTIONS, Machine
 
 pytestmark = pytest.mark.slow
 
@@ -300,6 +302,30 @@ def test_an_image_that_is_named_by_its_digest_is_refused_before_it_is_sent(empty
     assert done.returncode == 78, done
     assert 'IMAGE: received "i@sha256:00"; accepted: a name with a tag' in done.stderr
     assert not empty.machines["m1"].calls("load")
+
+
+def test_each_of_two_workers_of_a_machine_is_removed_once_if_one_does_not_start(empty):
+    """Docker refuses to remove a container that is being removed."""
+    first = empty.machines["m1"]
+    first.fail("detached")
+    done = empty.run("up", HOSTS="ana@m1 ana@m1 port=2300")
+    assert done.returncode == 1, done
+    asked = [" ".join(call) for call in first.calls("ps") if "--quiet" in call]
+    for service in ("worker-0", "worker-1"):
+        assert sum(f"label=com.docker.compose.service={service}" in one for one in asked) == 1
+
+
+def test_docker_connects_to_machines_by_the_same_ssh_options(tmp_path):
+    """A connection that Docker shares with others would end with the first of its commands."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\necho "$@" >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\nexec ssh -o ConnectTimeout=30 -T -- "${2#ssh://}" docker dial\n')
+    docker.chmod(0o755)
+    given = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    said = Machine(Host("ana@m1"), 0).engine.ask("ps", environ=given).stderr
+    assert said == f"{' '.join(OPTIONS)} -o ConnectTimeout=30 -T -- ana@m1 docker dial\n"
 
 
 def test_a_start_that_is_refused_leaves_the_newest_run_as_it_is(world):
