@@ -141,7 +141,7 @@ lint: .venv/stamp ## Check style, types, the Dockerfile, the scripts, GitHub's f
 	.venv/bin/hadolint Dockerfile benchmarks/torch/Dockerfile
 	.venv/bin/mypy scripts/keras_tests.py scripts/reference.py scripts/sbom.py scripts/terminal_picture.py
 	.venv/bin/mypy --package scripts.mutants
-	.venv/bin/shellcheck scripts/*.sh .ci/run
+	.venv/bin/shellcheck scripts/*.sh .ci/run compose/machines/for_docker/ssh
 	@scripts/forms.sh
 
 bench: image .venv/stamp ## Run the benchmarks

@@ -30,6 +30,7 @@ from entrypoint.settings.framework_variables import framework_notes, framework_v
 from entrypoint.settings.options import JSON, Options, read_options
 from entrypoint.settings.unrelated_variables import proxy_note, service_links_note
 from entrypoint.sources import with_contract_settings
+from entrypoint.sources.alone import alone_warning
 from entrypoint.sources.resolve import Answer, find_on_this_machine, resolve
 from entrypoint.start import ResolvedStart, start
 from entrypoint.start_messages.banner import banner
@@ -149,8 +150,12 @@ def _say_more(
 ) -> None:
     """Log warnings and notes about effects that may surprise the user."""
     is_given = variables.given("REGROUP_SECONDS") and len(answer.ports) > 1
-    if warning := regroup_warning(options.min_workers, is_given=is_given):
-        log.warning(warning)
+    for warning in (
+        regroup_warning(options.min_workers, is_given=is_given),
+        "" if answer.resolution else alone_warning(variables),
+    ):
+        if warning:
+            log.warning(warning)
     if not os.access(directory, os.X_OK):
         log.warning(
             f"{Path.cwd()} cannot be searched: a .env or requirements.txt there is not read"

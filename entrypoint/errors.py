@@ -47,6 +47,9 @@ NO_SECRET = re.compile(
 )
 """Whole words of a name that contain one of these words, but name no secret."""
 
+IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
+"""The password in an address, such as postgresql://ana:…@host."""
+
 PATHS = re.compile(r" \(file [^)]*\)|(?:^|(?<= ))/\S*")
 """The parts of a problem's name that are paths: `WORKER_HOSTS (file /run/secrets/hosts)`. They do
 not make its value a secret."""
@@ -129,7 +132,7 @@ def _line(problem: Problem) -> str:
     """Return a problem as one line; the value is hidden if the name is a secret's."""
     is_hidden = is_secret(PATHS.sub("", problem.name))
     received = HIDDEN if problem.received and is_hidden else problem.received
-    value = "nothing" if received is None else f'"{shortened(escaped(received))}"'
+    value = "nothing" if received is None else f'"{shortened(escaped(without_password(received)))}"'
     name = shortened(escaped(problem.name))
     line = f"{name}: received {value}; accepted: {escaped(problem.accepted)}."
     return f"{line} {escaped(problem.advice)}".rstrip()
@@ -139,6 +142,11 @@ def is_secret(name: str) -> bool:
     """Whether the value of this name must not be shown."""
     words = NO_SECRET.sub("", name.upper())
     return any(word in words for word in SECRET_WORDS)
+
+
+def without_password(text: str) -> str:
+    """Return a text without the passwords of addresses in it."""
+    return IN_ADDRESS.sub(rf"\1{HIDDEN}", text)
 
 
 def escaped(text: str) -> str:

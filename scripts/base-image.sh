@@ -113,7 +113,7 @@ make_stand_in() {
     mkdir "$work/image"
     has_debootstrap && run_debootstrap && import_stand_in || return
     # If images are built on it, it stays, without a name, as long as they do.
-    [ -z "$previous" ] || docker image rm "$previous" >/dev/null 2>&1 || true
+    scripts/remove-unnamed.sh "$previous"
 }
 
 image=${BASE_IMAGE:-$(sed -n 's/^ARG BASE_IMAGE=//p' Dockerfile)}

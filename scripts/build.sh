@@ -133,7 +133,7 @@ if ! build; then
     exit 1
 fi
 [ -z "$files" ] || exit 0
-# Otherwise the previous image would stay without a name. If a container uses it, it does.
-[ -z "$previous" ] || [ "$previous" = "$(image_id)" ] || docker image rm "$previous" >/dev/null 2>&1 || true
+# Otherwise the previous image would stay without a name. If you have given it one, it stays.
+[ "$previous" = "$(image_id)" ] || scripts/remove-unnamed.sh "$previous"
 docker image inspect --format '{{.Size}}' "$NAME" |
     awk -v image="$NAME" '{printf "Built %s, %.2f GB\n", image, $1 / 1e9}'

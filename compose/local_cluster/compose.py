@@ -21,12 +21,17 @@ PORT = 2222
 FIRST_LOCALHOST_PORT = 20000
 
 
-def files(settings: Settings, *, nvidia: bool) -> list[Path]:
-    """Return the compose files of a cluster; later ones override earlier ones."""
+def files(settings: Settings, *, gpus: bool) -> list[Path]:
+    """Return the compose files of a cluster; later ones override earlier ones.
+
+    Args:
+        settings: the cluster's settings.
+        gpus: whether the workers get GPUs.
+    """
     chosen = [CLUSTER]
     if settings.network == "host":
         chosen.append(HOST_NETWORK)
-    if "gpu" in settings.image and nvidia:
+    if gpus:
         chosen.append(GPU)
     if settings.script:
         chosen.append(SCRIPT)
@@ -53,7 +58,7 @@ def settled(settings: Settings) -> dict[str, str]:
 
 
 def variables(
-    settings: Settings, environ: Mapping[str, str], *, processors: int, process: int
+    settings: Settings, environ: Mapping[str, str], *, processors: int, process: str
 ) -> dict[str, str]:
     """Return the variables that the compose files read.
 
@@ -61,12 +66,12 @@ def variables(
         settings: the cluster's settings.
         environ: all other variables.
         processors: the number of this machine's processors.
-        process: the process that runs the cluster.
+        process: the identity of the process that runs the cluster.
     """
     hosts = [f"{service}:{PORT}" for service in settings.services]
     if settings.network == "host":
         hosts = [f"localhost:{FIRST_LOCALHOST_PORT + index}" for index in range(settings.workers)]
-    chosen = {**environ, **settled(settings), "UP_PID": str(process)}
+    chosen = {**environ, **settled(settings), "UP_PID": process}
     if settings.script:
         chosen["WORKSPACE_DIR"] = settings.mounted
         chosen["SCRIPT"] = os.path.relpath(settings.script, settings.mounted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +12,26 @@ from typing import IO, cast
 from local_cluster import processes
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError
 from local_cluster.processes import answer_of
+from local_cluster.settings.given_variables import User
 
 NO_DOCKER = "there is no docker command here; `make engine` shows what to install."
 PROJECT = "com.docker.compose.project"
 SERVICE = "com.docker.compose.service"
 UP = "cluster-trainer.up"
-"""A worker's label with the number of the process that runs its cluster (compose.yaml)."""
+"""A worker's label with the identity of the process that runs its cluster (compose.yaml)."""
+START = "cluster-trainer.start"
+"""A label of the workers of `make up HOSTS=…`: the start that created them. Local workers have
+none. This machine may take part in such a cluster of the same project."""
 WORKER = (
     f'{{{{index .Config.Labels "{SERVICE}"}}}} {{{{.State.Status}}}} {{{{.State.ExitCode}}}} '
     f'{{{{.Id}}}} {{{{.State.StartedAt}}}} {{{{or (index .Config.Labels "{UP}") "-"}}}}'
 )
 FIELDS = 6
 """The number of the template's fields for a worker."""
+ACCELERATORS = "cluster-trainer.accelerators"
+"""The label with the accelerators that an image supports (Dockerfile). Own images inherit it."""
+ROOTLESS, REMAPPED = '"name=rootless', '"name=userns'
+"""Security options of an engine in whose containers users have other numbers than outside."""
 TENSORBOARD = "tensorboard"
 DEFAULT_CONTEXT = "default"
 """Docker's name of the engine that DOCKER_HOST selects, or of the local one."""
@@ -36,10 +45,15 @@ class Engine:
     Attributes:
         host: its address, such as "ssh://ana@10.0.0.2"; "": the docker command's default.
         seconds: the time limit of a command that is given none; None: no limit.
+        programs: a folder whose programs the docker command finds first, such as its ssh; "":
+            none.
+        variables: variables for these programs.
     """
 
     host: str = ""
     seconds: float | None = None
+    programs: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
 
     def start(
         self,
@@ -59,13 +73,20 @@ class Engine:
         try:
             return processes.start(
                 ["docker", *where, *arguments],
-                env=environ,
+                env=self._environ(environ),
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=output,
                 stderr=errors,
             )
         except FileNotFoundError:
             raise EndError(EXIT_ERROR, NO_DOCKER) from None
+
+    def _environ(self, environ: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        if not self.programs:
+            return environ
+        given = os.environ if environ is None else environ
+        path = f"{self.programs}{os.pathsep}{given.get('PATH', os.defpath)}"
+        return {**given, **dict(self.variables), "PATH": path}
 
     def ask(
         self,
@@ -161,6 +182,31 @@ def refuse_elsewhere(image: str, folder: Path) -> None:
     raise EndError(EXIT_CONFIGURATION, f"{setting}: {received}; accepted: {accepted}.")
 
 
+def refuse_other_users(user: User) -> None:
+    """Make sure that the workers' user is the same one in a container and on this machine.
+
+    Otherwise the workers could not write into a folder that the user has made.
+
+    Raises:
+        EndError: the engine gives users other numbers, except for root if it is rootless.
+    """
+    options = ask("info", "--format", "{{json .SecurityOptions}}").stdout
+    if REMAPPED in options:
+        accepted = "an engine without userns-remap, in which workers can write the user's folders"
+        raise EndError(EXIT_CONFIGURATION, f"Docker: received userns-remap; accepted: {accepted}.")
+    if ROOTLESS in options and (user.uid, user.gid) != ("0", "0"):
+        accepted = "0 and 0, which is you in a container of rootless Docker"
+        received = f"received {user.uid} and {user.gid}"
+        raise EndError(EXIT_CONFIGURATION, f"RUN_UID, RUN_GID: {received}; accepted: {accepted}.")
+
+
+def is_for_gpus(image: str) -> bool:
+    """Tell whether an image is for GPUs: by its label, or by its name if it has no such label."""
+    form = f'{{{{index .Config.Labels "{ACCELERATORS}"}}}}'
+    label = ask("image", "inspect", "--format", form, image).stdout.strip()
+    return "gpu" in label.split(",") if label else "gpu" in image
+
+
 def has_nvidia() -> bool:
     """Tell whether the engine can give containers NVIDIA GPUs."""
     return '"nvidia"' in ask("info", "--format", "{{json .Runtimes}}").stdout
@@ -176,7 +222,7 @@ class WorkerContainer:
         code: the exit code, if it has ended.
         container: its full id.
         started: the time of its last start, by the engine's clock.
-        up: the process that runs its cluster; "-": there is none.
+        up: the identity of the process that runs its cluster; "-": there is none.
     """
 
     service: str
@@ -189,10 +235,17 @@ class WorkerContainer:
 
 @dataclass(frozen=True)
 class Project:
-    """The containers of one cluster, by its Compose project, on one engine."""
+    """The containers of one cluster, by its Compose project, on one engine.
+
+    Attributes:
+        name: the project.
+        engine: the engine.
+        start: the start that created them, a label; "": they have no such label.
+    """
 
     name: str
     engine: Engine = LOCAL
+    start: str = ""
 
     def containers(self, *options: str) -> list[str]:
         """Return the containers' ids, without TensorBoard's.
@@ -200,13 +253,17 @@ class Project:
         Args:
             options: options of `docker ps`.
         """
-        template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}}'
+        template = f'{{{{.ID}}}} {{{{.Label "{SERVICE}"}}}} {{{{.Label "{START}"}}}}'
         chosen = ["--filter", f"label={PROJECT}={self.name}", *options]
         lines = self.engine.output_of(
             "ps", "--all", *chosen, "--no-trunc", "--format", template
         ).splitlines()
-        pairs = [line.partition(" ") for line in lines]
-        return [container for container, _, service in pairs if service != TENSORBOARD]
+        columns = [f"{line}  ".split(" ")[:3] for line in lines]
+        return [
+            container
+            for container, service, start in columns
+            if service != TENSORBOARD and start == self.start
+        ]
 
     def running(self) -> list[str]:
         """Return the ids of the running containers."""

@@ -17,6 +17,7 @@ from local_cluster.commands.up import up
 from local_cluster.messages import EXIT_CONFIGURATION, EndError, complain
 from local_cluster.settings import dotenv
 from local_cluster.settings.given_variables import ROOT
+from local_cluster.settings.given_variables import project as name_of
 from local_cluster.settings.names import RUNS, check_names
 from machines import cluster_record, earlier_run
 from machines import commands as on_machines
@@ -83,9 +84,9 @@ def _local(
         "report": lambda: report(environ),
         "names": lambda: check_names(environ, shell, given.goals, given.given),
         "begin": lambda: begin(environ),
-        "down": lambda: project.down(shell),
-        "logs": lambda: project.logs(shell),
-        "ps": lambda: project.ps(shell),
+        "down": lambda: project.down(name_of(environ), shell),
+        "logs": lambda: project.logs(name_of(environ), shell),
+        "ps": lambda: project.ps(name_of(environ), shell),
     }
 
 

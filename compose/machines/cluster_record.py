@@ -15,7 +15,8 @@ from local_cluster.settings.locks import of_project
 from local_cluster.settings.run_record import own_by, state_folder
 from local_cluster.shared_folder import SharedFolder
 from machines.hosts_setting import Host, parse
-from machines.machine import Machine, of
+from machines.machine import Machine, container_of, of
+from machines.own_container import OwnContainer
 
 BUSY = (
     "another command is starting, stopping or changing the cluster of the project {project}. Wait "
@@ -53,9 +54,16 @@ class Kept:
         return of(self.hosts)
 
     @property
-    def left(self) -> list[Machine]:
-        """The machines whose workers `down` has not removed."""
-        return [one for one in self.machines if one.index not in self.removed]
+    def containers(self) -> list[OwnContainer]:
+        """Its workers' containers."""
+        return [
+            OwnContainer(one, container_of(one, self.project), self.start) for one in self.machines
+        ]
+
+    @property
+    def left(self) -> list[OwnContainer]:
+        """The containers that `down` has not removed."""
+        return [one for one in self.containers if one.machine.index not in self.removed]
 
     @property
     def places(self) -> list[tuple[Machine, str]]:

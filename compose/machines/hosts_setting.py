@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -81,16 +82,20 @@ def read(text: str) -> list[Host]:
     """
     lines = [text]
     where = text.strip()
-    if len(where.split()) == 1 and (
-        Path(where).is_file() or "/" in where or where.endswith(".txt")
-    ):
+    if _is_path(where):
         try:
-            lines = Path(where).read_text(encoding="utf-8").splitlines()
+            lines = Path(os.path.expanduser(where)).read_text(encoding="utf-8-sig").splitlines()  # noqa: PTH111 -- without a home folder, it raises nothing
         except (OSError, UnicodeDecodeError) as error:
             accepted = f"a readable file of hosts, or {A_HOST}"
             message = f'HOSTS: received "{where}" ({error}); accepted: {accepted}.'
             raise EndError(EXIT_CONFIGURATION, message) from error
     return parse(lines)
+
+
+def _is_path(text: str) -> bool:
+    """Tell whether a text is the path of a file, whose name may have spaces, and not entries."""
+    looks_like_one = len(text.split()) == 1 and ("/" in text or text.endswith(".txt"))
+    return looks_like_one or os.path.isfile(os.path.expanduser(text))  # noqa: PTH111, PTH113 -- of any length
 
 
 def parse(lines: Iterable[str]) -> list[Host]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import ClassVar
 
 from local_cluster import docker_engine
+from local_cluster.messages import EXIT_CONFIGURATION, EndError
 
-ACCELERATORS = "cluster-trainer.accelerators"
-"""The label with the accelerators that an image supports (Dockerfile)."""
 MACHINES = {"amd64": ("x86_64", "amd64"), "arm64": ("aarch64", "arm64")}
 
 
@@ -23,7 +21,7 @@ class Image:
             unlike the id.
         size: the size in bytes.
         architecture: the architecture, such as "amd64".
-        for_gpus: whether its label names GPUs.
+        for_gpus: whether it is for GPUs.
     """
 
     FORM: ClassVar[str] = (
@@ -47,13 +45,14 @@ def read(name: str) -> Image:
     """Read an image's properties from this machine's engine.
 
     Raises:
-        EndError: the image is not on this machine.
+        EndError: the image is not on this machine, or is named by its digest, which `docker save`
+            does not keep: the machines would not have it under this name.
     """
+    if "@" in name:
+        accepted = "a name with a tag; `docker tag` gives it one"
+        raise EndError(EXIT_CONFIGURATION, f'IMAGE: received "{name}"; accepted: {accepted}.')
     docker_engine.refuse_missing(name)
-    form = "{{.Size}} {{.Architecture}} {{json .Config.Labels}}"
-    size, architecture, labels = docker_engine.output_of(
-        "image", "inspect", "--format", form, name
-    ).split(" ", 2)
-    accelerators = (json.loads(labels) or {}).get(ACCELERATORS, "")
+    form = "{{.Size}} {{.Architecture}}"
+    size, architecture = docker_engine.output_of("image", "inspect", "--format", form, name).split()
     fingerprint = docker_engine.output_of("image", "inspect", "--format", Image.FORM, name)
-    return Image(name, fingerprint, int(size), architecture, "gpu" in accelerators.split(","))
+    return Image(name, fingerprint, int(size), architecture, docker_engine.is_for_gpus(name))

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, TypeVar
 
 from local_cluster import processes
@@ -22,17 +23,25 @@ R = TypeVar("R")
 OPTIONS = (
     *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
+    *("-o", "ControlMaster=no", "-o", "ClearAllForwardings=yes"),
 )
 """SSH never asks for a password, and notices a lost connection after 15 s. It checks host keys as
-the user's configuration requires."""
+the user's configuration requires. It may share a connection that is open (ControlPath), but opens
+none for others: it would not end before them, and its end would be theirs. It forwards no ports:
+of several connections, only one could listen on them."""
+FOR_DOCKER = Path(__file__).with_name("for_docker")
+"""The folder with the ssh of docker's ssh:// addresses, which adds these options."""
 NO_SSH = "there is no ssh command here; install OpenSSH's client."
 SSH_FAILED = 255
 ENGINE_SECONDS = 30.0
-"""The time limit of a docker command over an ssh:// address, which never notices a lost machine."""
+"""The time limit of a docker command over an ssh:// address."""
 RUN = "cluster-trainer.run"
 """The label of a worker's container that names its run."""
-START = "cluster-trainer.start"
-"""The label of a worker's container that names the start that created it."""
+NEVER_PULLED = ("--pull", "never")
+"""Options of `docker run`: the image was copied to the machine. If it is gone, Docker must not take
+a stranger's image of the same name from Docker Hub."""
+HELP = re.compile("(See|Run) 'docker .*--help'")
+"""The last line of Docker's errors, in older and newer versions."""
 IN_SH = "exec sh -c 'eval \"$(echo {coded} | base64 -d)\"'"
 """Runs a script in sh, whatever the user's login shell is. csh and fish read quotes, newlines and
 variables in their own ways, so the script comes in letters that mean nothing to them."""
@@ -65,7 +74,8 @@ class Machine:
     @property
     def engine(self) -> Engine:
         """Its Docker engine."""
-        return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS)
+        options = (("CLUSTER_TRAINER_SSH_OPTIONS", " ".join(OPTIONS)),)
+        return Engine(f"ssh://{self.host.target}", ENGINE_SECONDS, str(FOR_DOCKER), options)
 
     def start(
         self,
@@ -142,6 +152,10 @@ def at_once(what: Callable[[T], R], those: Sequence[T]) -> list[R]:
 
 
 def last_line(text: str) -> str:
-    """Return the last line that is not empty, usually the reason why a command failed."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    """Return the last line that is not empty, usually the reason why a command failed.
+
+    Docker ends its reasons with a line about its help, which does not count.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    reasons = [line for line in lines if line and not HELP.match(line)]
+    return reasons[-1] if reasons else "it said nothing"

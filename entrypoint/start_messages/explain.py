@@ -16,6 +16,7 @@ from entrypoint.errors import (
 )
 from entrypoint.packages.requirements import Requirements, notes_on
 from entrypoint.settings.environ import Environ
+from entrypoint.sources.alone import alone_warning
 from entrypoint.sources.resolve import Answer
 from entrypoint.start_messages.explanation import as_json, as_text
 
@@ -32,7 +33,8 @@ def explain(
     if checked.problems:
         say(render(checked.problems, notes_on(requirements)))
         return EXIT_CONFIGURATION
-    for note in (*checked.notes, checked.done):
+    alone = "" if answer.resolution else alone_warning(variables)
+    for note in (*checked.notes, checked.done, alone):
         if note:
             say(f"cluster-trainer: {escaped(note)}")
     write = as_json if request.as_json else as_text

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from entrypoint.errors import HIDDEN, is_secret
+from entrypoint.errors import HIDDEN, is_secret, without_password
 from entrypoint.strict_json import StrictJSONError, not_shown, parse_object
 
 NAMED = re.compile(
@@ -17,8 +17,6 @@ NAMED = re.compile(
     re.VERBOSE,
 )
 """The name before a value within a word of a command."""
-IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
-"""The password in an address, such as postgresql://ana:…@host."""
 HEADER = "AUTHORIZATION"
 """The HTTP header that holds a secret, besides names such as X-Api-Key."""
 
@@ -28,7 +26,7 @@ def shown_value(name: str, text: str) -> str:
     if text and is_secret(name):
         return HIDDEN
     shown = _without_job(text) if name == "CLUSTER_SPEC" else text
-    return IN_ADDRESS.sub(rf"\1{HIDDEN}", shown)
+    return without_password(shown)
 
 
 def _without_job(text: str) -> str:
@@ -55,7 +53,7 @@ def shown_command(words: Iterable[str]) -> list[str]:
 
 def _without_secret(word: str) -> str:
     """Return a word without passwords, cut off after the first name of a secret."""
-    word = IN_ADDRESS.sub(rf"\1{HIDDEN}", word)
+    word = without_password(word)
     for name in NAMED.finditer(word):
         if name.end() < len(word) and _names_secret(name[0]):
             return f"{word[: name.end()]}{HIDDEN}"

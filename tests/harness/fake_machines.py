@@ -251,7 +251,7 @@ def _other(containers: Path, words: list[str]) -> int:
     elif words[:2] == ["image", "inspect"]:
         if not (machine / "no-image").exists():
             print(
-                form.replace("{{.Size}} {{.Architecture}} {{json .Config.Labels}}", "9 amd64 {}")
+                form.replace("{{.Size}} {{.Architecture}}", "9 amd64")
                 if "Size" in form
                 else ("image=" if form.startswith("image=") else "") + IMAGE
             )

@@ -108,6 +108,7 @@ def machine(tmp_path):
         "bin/timeout": MISSING,
         "scripts/debian-mirror.sh": "#!/bin/bash\n",
         "scripts/base-image.sh": SCRIPT.read_text(),
+        "scripts/remove-unnamed.sh": (ROOT / "scripts/remove-unnamed.sh").read_text(),
     }
     for name, text in programs.items():
         (tmp_path / name).write_text(text)

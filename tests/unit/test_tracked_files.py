@@ -16,6 +16,7 @@ WITHOUT_A_SUFFIX = {
     "Makefile",
     "NOTICE",
     "run",
+    "ssh",
     "status",
 }
 

@@ -14,13 +14,15 @@ from pathlib import Path
 
 from local_cluster.messages import say
 from local_cluster.run import folder as folders
-from local_cluster.settings.given_variables import GivenVariables, project
-from local_cluster.settings.names import unknown_settings
+from local_cluster.settings.given_variables import GivenVariables, project, services
+from local_cluster.settings.names import MAX_WORKERS, unknown_settings
 from local_cluster.shared_folder import SharedFolder, refusal
 
 RUNS = Path(folders.IN_CONTAINERS)
 OWN_RUN = Path("/var/lib/cluster-trainer-run")
 """The file is in this container's own layer, so it exists as long as the container."""
+FIRST_WORKERS = 2
+"""The number of workers without a profile (compose.yaml)."""
 DONE = ("DONE", "ENDED")  # the trainer writes the first, a script the second
 
 
@@ -34,7 +36,8 @@ def begin(environ: Mapping[str, str], runs: Path = RUNS, own_run: Path = OWN_RUN
     own = unfinished(runs, own_run)
     name = given.run_name(own or f"{datetime.now():%Y%m%d-%H%M%S}")
     user = given.user()
-    given.raise_problems([*unknown_settings(environ), *_wrong_image(environ.get("IMAGE", ""))])
+    wrong = [*_wrong_image(environ.get("IMAGE", "")), *_wrong_profiles(environ)]
+    given.raise_problems([*unknown_settings(environ), *wrong])
     try:
         name = folders.make(runs, name, [], is_new=not (own or environ.get("RUN_NAME")))
         folders.point_to(runs, name, project(environ))
@@ -56,6 +59,26 @@ def _wrong_image(image: str) -> list[str]:
         return []
     build = "`make build-gpu`, or add `-f compose/gpu.yaml`"
     return [f'IMAGE: received "{image}", which is a CPU image here. Remove it, then {build}.']
+
+
+def _wrong_profiles(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence if COMPOSE_PROFILES is not worker-2, worker-3 and so on, in this order.
+
+    compose.yaml makes the list of workers from it. They would wait for a worker that never comes,
+    or not be at their own places in the list.
+    """
+    text = environ.get("COMPOSE_PROFILES", "")
+    further = text.split(",") if text else []
+    first = services(FIRST_WORKERS)
+    is_list = environ.get("WORKER_HOSTS") == ",".join([*first, *further])  # not with CLUSTER_HOSTS
+    if not is_list or [*first, *further] in map(services, range(FIRST_WORKERS, MAX_WORKERS + 1)):
+        return []
+    accepted = (
+        f"nothing; or worker-2, worker-3 and so on up to worker-{MAX_WORKERS - 1}, without gaps, "
+        "in this order, between commas. `docker compose --profile tensorboard up` also starts "
+        "TensorBoard"
+    )
+    return [f'COMPOSE_PROFILES: received "{text}"; accepted: {accepted}.']
 
 
 def unfinished(runs: Path, own_run: Path) -> str:

@@ -56,6 +56,7 @@ def read(environ: Mapping[str, str], given: GivenVariables, *folders: Path) -> O
     mounts.refuse(environ)
     image = environ.get("IMAGE") or DEFAULT_IMAGE
     docker_engine.refuse_missing(image)
+    docker_engine.refuse_other_users(user)
     for folder in folders:
         docker_engine.refuse_elsewhere(image, folder)
     return OneContainer(image, user)

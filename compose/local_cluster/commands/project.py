@@ -6,36 +6,39 @@ import os
 from collections.abc import Mapping
 from typing import NoReturn
 
+from local_cluster.compose import CLUSTER
 from local_cluster.docker_engine import NO_DOCKER
 from local_cluster.messages import EXIT_ERROR, EndError
 from local_cluster.settings.given_variables import ROOT
 
-COMPOSE = ("docker", "compose", "--profile", "*")
 
-
-def down(environ: Mapping[str, str]) -> NoReturn:
+def down(project: str, environ: Mapping[str, str]) -> NoReturn:
     """Stop and remove the local cluster."""
-    _become(environ, "down", "--remove-orphans")
+    _become(project, environ, "down", "--remove-orphans")
 
 
-def logs(environ: Mapping[str, str]) -> NoReturn:
+def logs(project: str, environ: Mapping[str, str]) -> NoReturn:
     """Follow the local cluster's output."""
-    _become(environ, "logs", "--follow")
+    _become(project, environ, "logs", "--follow")
 
 
-def ps(environ: Mapping[str, str]) -> NoReturn:
+def ps(project: str, environ: Mapping[str, str]) -> NoReturn:
     """List the local cluster's containers."""
-    _become(environ, "ps", "--all")
+    _become(project, environ, "ps", "--all")
 
 
-def _become(environ: Mapping[str, str], *arguments: str) -> NoReturn:
-    """Replace this process with Compose, which reads compose.yaml and .env by itself.
+def _become(project: str, environ: Mapping[str, str], *arguments: str) -> NoReturn:
+    """Replace this process with Compose, which reads .env by itself.
+
+    The file is named, because COMPOSE_FILE in the shell may name another project's. `down` would
+    remove that project.
 
     Raises:
         EndError: there is no docker command.
     """
     os.chdir(ROOT)
+    chosen = ["--file", str(CLUSTER), "--project-name", project, "--profile", "*"]
     try:
-        os.execvpe(COMPOSE[0], [*COMPOSE, *arguments], dict(environ))
+        os.execvpe("docker", ["docker", "compose", *chosen, *arguments], dict(environ))
     except FileNotFoundError:
         raise EndError(EXIT_ERROR, NO_DOCKER) from None

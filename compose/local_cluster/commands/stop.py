@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import re
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from local_cluster import docker_engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, say
+from local_cluster.process_identity import has_ended
 from local_cluster.settings.given_variables import project
 
 END_SECONDS = 30
@@ -67,40 +67,27 @@ def _stop_all(
     # `up` may remove them before `docker stop` has noticed their end.
     if ended.returncode and cluster.running():
         raise EndError(EXIT_ERROR, ended.stderr.strip())
-    if up.isdecimal():
-        _wait_for_end(int(up), cluster)
-    say("all have ended" + ("; `make resume` resumes the run" if up.isdecimal() else ""))
+    has_up = bool(re.match("[0-9]", up))
+    if has_up:
+        _wait_for_end(up, cluster)
+    say("all have ended" + ("; `make resume` resumes the run" if has_up else ""))
 
 
-def _wait_for_end(process: int, cluster: docker_engine.Project) -> None:
-    """Wait for `up`, which removes the network. Otherwise a new cluster could lose its own network.
+def _wait_for_end(process: str, cluster: docker_engine.Project) -> None:
+    """Wait for the process of `up`, which removes the network.
+
+    Otherwise a new cluster could lose its own network.
 
     If `up` has just started a killed worker again, that worker is stopped, too.
     """
     limit = time.monotonic() + END_SECONDS
     while not has_ended(process):
         if time.monotonic() > limit:
-            told = f"all workers have ended, but the process that runs them ({process}) has not."
+            number = process.partition("@")[0]
+            told = f"all workers have ended, but the process that runs them ({number}) has not."
             raise EndError(EXIT_ERROR, told)
         time.sleep(LOOK_AGAIN_SECONDS)
         if late := cluster.running():
             docker_engine.ask("stop", *late)
             # The time for `up` counts from the end of the last worker.
             limit = time.monotonic() + END_SECONDS
-
-
-def has_ended(process: int) -> bool:
-    """Tell whether a process has ended, even if its parent has not waited for it (a zombie)."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's
-        pass
-    try:
-        state = (
-            Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        )
-    except (OSError, IndexError):  # macOS has no /proc
-        return False
-    return state == "Z"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from local_cluster import compose, docker_engine
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain
+from local_cluster.process_identity import identity_of
 from local_cluster.run import folder as folders
 from local_cluster.run import live
 from local_cluster.run.lines import ScreenOptions
@@ -39,6 +40,7 @@ def up(environ: Mapping[str, str]) -> int:
     with ExitStack() as held:
         held.enter_context(locks.of_project(settings.project, settings.user, environ))
         refuse_engine(settings)
+        docker_engine.refuse_other_users(settings.user)
         return _run(_with_folder(settings, environ, held), environ)
 
 
@@ -65,21 +67,34 @@ def _with_folder(settings: Settings, environ: Mapping[str, str], held: ExitStack
 def _run(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run a cluster to its end, while its locks are held; return its exit code."""
     begin = time.monotonic()
-    nvidia = "gpu" in settings.image and docker_engine.has_nvidia()
+    gpus = _gives_gpus(settings.image)
     chosen = compose.variables(
-        settings, environ, processors=os.cpu_count() or 1, process=os.getpid()
+        settings, environ, processors=os.cpu_count() or 1, process=identity_of(os.getpid())
     )
     start = remember(settings, {**environ, **compose.settled(settings)}, environ)
     # Every worker prints everything. This process selects what the screen shows.
     chosen |= {"VERBOSE": "1", "LIVE_FILE": live.FILE}
     screen = ScreenOptions(shows_all=is_verbose(environ), draws=live.may_draw(environ))
-    files = tuple(compose.files(settings, nvidia=nvidia))
+    files = tuple(compose.files(settings, gpus=gpus))
     run = LocalRun(settings, compose.Compose(files, chosen), screen)
     code = run.to_the_end()
     if code == EXIT_CONFIGURATION:
         forget(settings, start)
     report(settings, code, int(time.monotonic() - begin))
     return code
+
+
+def _gives_gpus(image: str) -> bool:
+    """Tell whether the workers get GPUs; print a line if only the image is for GPUs."""
+    if not docker_engine.is_for_gpus(image):
+        return False
+    if docker_engine.has_nvidia():
+        return True
+    complain(
+        f"IMAGE: {image} is for GPUs, but Docker has no NVIDIA runtime here: the workers train on "
+        "the CPU (docs/how-to/gpus.md)."
+    )
+    return False
 
 
 def is_verbose(environ: Mapping[str, str]) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Union
 
+from local_cluster.docker_engine import START
+
 EXIT_STOPPED = 143
 SIGKILL, SIGTERM = "9", "15"
 ACTIONS = ("start", "kill", "die")
@@ -18,8 +20,9 @@ _FIELDS = (
     "{{.Actor.ID}}",
     "{{.TimeNano}}",
 )
-FORMAT = " ".join(_FIELDS)
-"""One line for each event, for `docker events --format`."""
+FORMAT = f'{{{{if not (index .Actor.Attributes "{START}")}}}}{" ".join(_FIELDS)}{{{{end}}}}'
+"""One line for each event, for `docker events --format`. It is empty for a worker of several
+machines' cluster, which may have the same project and the same number."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ SINGLE_QUOTED = re.compile(r"'(?P<text>[^']*)'\s*(#.*)?")
 DOUBLE_QUOTED = re.compile(r'"(?P<text>[^"\\$]*)"\s*(#.*)?')
 BOM = "\ufeff"
 PATHS = ("RUNS_DIR", "DATA_DIR", "WORKSPACE_DIR", "SCRIPT")
+HOSTS = "HOSTS"
+"""Entries, or the path of a file with entries."""
 BARE = re.compile(r"(?P<text>[^'\"$#\s][^$]*?|)(\s+#.*|\s*)")
 
 
@@ -65,8 +67,11 @@ def _value(match: re.Match[str], file: Path, number: int) -> str:
     if match["sign"] == ":":  # Compose takes it, make does not
         raise EndError(EXIT_CONFIGURATION, f"{where}: accepted: {match['name']}=value.")
     text = _unquoted(match["value"], where)
+    path = os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- links are not resolved
     if text and match["name"] in PATHS:
-        return os.path.join(file.parent, os.path.expanduser(text))  # noqa: PTH111, PTH118 -- links are not resolved
+        return path
+    if match["name"] == HOSTS and os.path.isfile(path):  # noqa: PTH113 -- of any length
+        return path
     return text
 
 

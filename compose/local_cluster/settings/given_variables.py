@@ -112,6 +112,12 @@ class GivenVariables:
             self._refuse("WORKERS", str(workers), "1 or 2, because NETWORK=host has two", "")
         return workers
 
+    def project(self) -> str:
+        """Return the Compose project, whose name Compose and Docker must accept."""
+        accepted = "lower-case letters, digits, dashes and underscores; a letter or digit first"
+        pattern = "[a-z0-9][a-z0-9_-]*"
+        return self.matching("COMPOSE_PROJECT_NAME", pattern, DEFAULT_PROJECT, accepted)
+
     def run_name(self, default: str) -> str:
         """Return the run's name."""
         accepted = f'letters, digits, dots, dashes and underscores, not "{LATEST}"'

@@ -19,6 +19,8 @@ OF_THE_REPOSITORY = (
 FOR_DATA = ROOT / ".build/data"
 """The benchmarks' data; workers need nothing else of .build."""
 DEFAULT_RUNS = ROOT / "runs"
+SCRIPT = "SCRIPT"
+"""The variable of a file, whose folder is mounted."""
 
 
 def refuse(environ: Mapping[str, str]) -> None:
@@ -53,6 +55,10 @@ def problems(
             if any(_holds(folder, one) for one in (path, *path.parents)):
                 accepted = f"compose files outside of {folder}, in which workers can write"
                 yield f'OVERLAYS: received "{file}"; accepted: {accepted}.'
+    for name, text in mounted.items():
+        # Docker separates a folder from its place in the container by a colon.
+        if ":" in (os.path.dirname(text) if name == SCRIPT else text):  # noqa: PTH120 -- "" stays ""
+            yield f'{name}: received "{text}"; accepted: a path of folders without a colon.'
     for name, text in {**mounted, "XDG_STATE_HOME": str(state)}.items():
         # Workers of earlier runs could write in the default folder, even if the runs are elsewhere
         # now.

@@ -14,7 +14,6 @@ from local_cluster.settings.given_variables import (
     GivenVariables,
     User,
     overlays_of,
-    project,
     runs_folder,
     services,
 )
@@ -97,7 +96,7 @@ def read(environ: Mapping[str, str], now: datetime) -> Settings:
                 "GRACE_SECONDS", "[3-9]|[1-9][0-9]+", "10", "a whole number of seconds from 3"
             )
         ),
-        project=project(environ),
+        project=given.project(),
         runs=runs_folder(environ),
         data=given.folder("DATA_DIR"),
         workspace=given.folder("WORKSPACE_DIR"),

@@ -13,7 +13,9 @@ from machines.image import Image
 from machines.machine import Machine, at_once
 
 
-def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> list[Facts]:
+def check(
+    machines: Sequence[Machine], image: Image, project: str, own: Own, metrics_port: str = ""
+) -> list[Facts]:
     """Check all machines at the same time, and return their facts.
 
     Connections are tested between the machines that have the image. The others need it first.
@@ -23,13 +25,14 @@ def check(machines: Sequence[Machine], image: Image, project: str, own: Own) -> 
         image: the workers' image.
         project: the cluster's name.
         own: the workers that this start replaces.
+        metrics_port: METRICS_PORT of all workers; "": they have none.
 
     Raises:
         EndError: there are problems; the message has a sentence for each.
     """
     say(f"checking {len(machines)} machine(s)")
     told = at_once(lambda one: facts.ask(one, image, project, own.start), machines)
-    found = problems(told, image, own)
+    found = problems(told, image, own, metrics_port)
     able = [one for one in told if one.has(image) and not _has_problem(one, found)]
     found += connections.problems(image.name, able, own)
     refuse(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -12,10 +14,13 @@ from typing import IO, cast
 from local_cluster import processes
 from machines.checks.facts import Facts
 from machines.checks.own import Own
-from machines.machine import Machine, address_of, at_once, last_line
+from machines.machine import NEVER_PULLED, Machine, address_of, at_once, last_line
 
 LISTEN_AND_DIAL = """
-import socket, sys, threading, time
+import os, socket, sys, threading, time
+late = threading.Timer(120, os._exit, (1,))
+late.daemon = True
+late.start()
 own, others = int(sys.argv[1]), sys.argv[2:]
 def listen():
     try:
@@ -49,10 +54,13 @@ sys.stdin.read()
 """
 """A program that runs in the image on each machine before the workers start. It listens on the
 worker's port, and connects to the ports of the others. With port 0, it does not listen, because a
-worker has the port. It ends when its standard input is closed."""
+worker has the port. It ends when its standard input is closed, and in any case after two minutes.
+An SSH server may not notice for hours that the operator's computer has lost its network, and the
+program would keep the worker's port."""
+IN_USE = os.strerror(errno.EADDRINUSE)
 MOST_SECONDS = 60
 RUN = (
-    *("docker", "run", "--rm", "--interactive", "--network", "host", "--read-only"),
+    *("docker", "run", *NEVER_PULLED, "--rm", "--interactive", "--network", "host", "--read-only"),
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--entrypoint", "python"),
 )
 
@@ -162,5 +170,11 @@ class _Try:
                 f"{self.machine.name}: it does not reach {names.get(other, other)} at {other} "
                 f"({why}). Open the port, or name another address with address="
             )
-        if end:
+        if IN_USE in end:
+            port = self.machine.host.port
+            yield (
+                f"{self.machine.name}: port {port} was taken during the test of the connections. "
+                "If another entry of HOSTS is the same machine, give each its own port="
+            )
+        elif end:
             yield f"{self.machine.name}: the connections could not be tested: {end}"

@@ -7,17 +7,18 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from local_cluster.docker_engine import PROJECT
+from local_cluster.docker_engine import PROJECT, START
 from local_cluster.processes import NO_ANSWER
 from machines.hosts_setting import FOLDER
 from machines.image import Image
-from machines.machine import SSH_FAILED, START, Machine, container_of, last_line
+from machines.machine import RUN, SSH_FAILED, Machine, container_of, last_line
 
 BEGIN, END, ASKS = "begin=1\n", "end=1\n", "asks"
 SECONDS = 60.0
 PROBE = """
 echo begin=1
 echo "time=$(date +%s)"; echo "uid=$(id -u)"; echo "gid=$(id -g)"; echo "machine=$(uname -m)"
+echo "system=$(uname -s)"
 echo "cores=$(nproc 2>/dev/null)"
 echo "asks=the folder of data="
 d={folder}; case $d in "~/"*) d="$HOME/${{d#"~/"}}";; esac; echo "dir=$d"
@@ -38,8 +39,9 @@ if docker_version=$(docker version --format '{{{{.Server.Version}}}}' 2>&1); the
     echo "runtimes=$(docker info --format '{{{{json .Runtimes}}}}')"
     docker image inspect --format 'image={image_form}' {image} 2>/dev/null || true
     [ -z {start} ] || docker ps --all --filter label={of_start} --format 'of_start={{{{.Names}}}}'
-    docker inspect {container} >/dev/null 2>&1 && echo "taken=1"
+    docker inspect --format 'taken={label_of_run}' --type container {container} 2>/dev/null
     docker ps --filter label={project} --format 'there={{{{.Names}}}}'
+    docker ps --filter label={project} --format '{of_run}'
     docker ps --filter label={project} --filter status=restarting --format 'there={{{{.Names}}}}'
 else
     echo "docker_error=$docker_version" | tr '\\n' ' '; echo
@@ -51,6 +53,10 @@ echo "asks=the GPUs"
     sed 's/^/gpu=/'
 echo "end=1"
 """
+RUN_OF = "run_of_"
+"""Before a container's name: the name of the value with its run."""
+OF_RUN = f'{RUN_OF}{{{{.Names}}}}={{{{.Label "{RUN}"}}}}'
+LABEL_OF_RUN = f'{{{{index .Config.Labels "{RUN}"}}}}'
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,8 @@ def probe(machine: Machine, image: Image, project: str, start: str = "") -> str:
         start=shlex.quote(start),
         gpus=shlex.quote("1" if image.for_gpus or machine.host.gpus else ""),
         of_start=shlex.quote(f"{START}={start}"),
+        of_run=OF_RUN,
+        label_of_run=LABEL_OF_RUN,
     )
 
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from machines.checks.facts import Facts
+from local_cluster.docker_engine import REMAPPED, ROOTLESS
+from machines.checks.facts import RUN_OF, Facts
 from machines.checks.own import Own
 from machines.image import Image
 from machines.machine import last_line
 
+LINUX = "Linux"
 FIRST_DOCKER = (20, 10)
 FIRST_DRIVER = (525, 60)
 """The oldest driver that runs CUDA 12 (entrypoint/checks/nvidia_driver.py)."""
@@ -29,6 +31,9 @@ def problems(facts: Facts, image: Image, own: Own) -> Iterator[str]:
     """
     if facts.error:
         yield _of_answer(facts)
+        return
+    if facts.one("system") not in ("", LINUX):
+        yield f"it runs {facts.one('system')}; accepted: {LINUX}"
         return
     if not facts.one("docker"):
         yield f"Docker does not answer there: {last_line(facts.one('docker_error'))}"
@@ -96,13 +101,13 @@ def _of_users(facts: Facts) -> Iterator[str]:
     Workers need the user's id and the machine's network.
     """
     options = facts.one("security")
-    if '"name=rootless' in options:
+    if ROOTLESS in options:
         yield (
             "its Docker is rootless: the other machines would not reach the worker, and the "
             "results would belong to another user; accepted: Docker as root, with the user in the "
             "group docker. `docker context use default` selects it, if it is there"
         )
-    elif '"name=userns' in options:
+    elif REMAPPED in options:
         yield (
             "its Docker remaps users (userns-remap), so that a worker can neither use the "
             "machine's network nor write results; accepted: Docker without userns-remap"
@@ -146,14 +151,21 @@ def _of_port(facts: Facts, own: Own) -> Iterator[str]:
 def _of_containers(facts: Facts, own: Own) -> Iterator[str]:
     """Refuse containers that this start does not replace: running workers, and a taken name."""
     by_hand = f"docker --host {facts.machine.engine.host} rm --force"
+    others = "If this is another person's, set another COMPOSE_PROJECT_NAME=. Otherwise,"
     running = {*facts.told.get("there", [])} - {*own.running(facts)}
     if running:
         names = sorted(running)
-        removes = f"`{by_hand} {' '.join(names)}` removes them"
-        yield f"workers of this project run there: {', '.join(names)}. {removes}"
-    name = facts.one("container")
-    if facts.one("taken") and name not in own.on(facts) and name not in running:
-        yield f"there is already a container {name}, which has ended. `{by_hand} {name}` removes it"
+        told = ", ".join(f"{one}{_of_run(facts.one(RUN_OF + one))}" for one in names)
+        removes = f"`{by_hand} {' '.join(names)}` stops and removes it"
+        yield f"this project runs there already: {told}. {others} {removes}"
+    name, taken = facts.one("container"), facts.told.get("taken")
+    if taken and name not in own.on(facts) and name not in running:
+        told = f"there is already a container {name}{_of_run(taken[0])}, which has ended"
+        yield f"{told}. {others} `{by_hand} {name}` removes it"
+
+
+def _of_run(run: str) -> str:
+    return f" of the run {run}" if run else ""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -17,8 +17,9 @@ class Own:
     Attributes:
         ports: the port of each worker, by its machine and its container.
         may_run: whether they may run now; they are stopped before the start.
-        start: the start that created them, which identifies them if HOSTS names a machine
-            differently now; "": it is unknown.
+        start: the start that created them, which identifies them: others may have containers of
+            the same name there, and HOSTS may name a machine differently now. "": an older version
+            created them, and the machine and the name decide.
     """
 
     ports: Mapping[tuple[str, str], int]
@@ -42,7 +43,7 @@ class Own:
         return {
             name: port
             for (place, name), port in self.ports.items()
-            if place == facts.machine.name or name in of_start
+            if (name in of_start if self.start else place == facts.machine.name)
         }
 
     def running(self, facts: Facts) -> dict[str, int]:

@@ -13,13 +13,16 @@ from machines.machine import address_of
 MOST_CLOCK_SECONDS = 5.0
 
 
-def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[str]:
+def problems(
+    all_facts: Sequence[Facts], image: Image, own: Own = NONE, metrics_port: str = ""
+) -> list[str]:
     """Return a sentence for each problem.
 
     Args:
         all_facts: the facts of all machines.
         image: the workers' image.
         own: the workers that this start replaces.
+        metrics_port: METRICS_PORT of all workers; "": they have none.
     """
     reached = [one for one in all_facts if not one.error]
     return [
@@ -30,14 +33,23 @@ def problems(all_facts: Sequence[Facts], image: Image, own: Own = NONE) -> list[
         ),
         *(_of_addresses(reached) if len(all_facts) > 1 else ()),
         *_of_shared_gpus(all_facts, image),
+        *_of_metrics(reached, metrics_port, own),
         *_of_clocks(reached),
     ]
 
 
 def _of_addresses(reached: Sequence[Facts]) -> Iterator[str]:
-    """Yield a sentence for each machine whose address is a loopback address."""
+    """Yield a sentence for each address that is loopback, or that another worker has as well."""
+    first: dict[tuple[str, str], str] = {}
     for one in reached:
         address = address_of(one.machine).strip("[]")
+        other = first.setdefault((address.lower(), one.machine.host.port), one.machine.name)
+        if other != one.machine.name:
+            yield (
+                f"{one.machine.name}: it has the address and the port of {other}, "
+                f"{address}:{one.machine.host.port}; accepted: another port= for each worker of a "
+                "machine, or another address= if they are two machines"
+            )
         if address in ("localhost", "::1") or address.startswith("127."):
             yield (
                 f"{one.machine.name}: the other machines cannot reach it as {address}; with "
@@ -47,16 +59,34 @@ def _of_addresses(reached: Sequence[Facts]) -> Iterator[str]:
 
 def _of_shared_gpus(all_facts: Sequence[Facts], image: Image) -> list[str]:
     """Return a sentence for each machine with several workers, one of which would get all GPUs."""
-    names = [one.machine.name for one in all_facts] if image.for_gpus else []
+    if not image.for_gpus:
+        return []
+    names = [one.machine.name for one in all_facts]
+    addresses = [address_of(one.machine).lower() for one in all_facts]
     shared = {
-        one.machine.name
-        for one in all_facts
-        if names.count(one.machine.name) > 1 and not one.machine.host.gpus
+        name
+        for one, name, address in zip(all_facts, names, addresses)
+        if not one.machine.host.gpus
+        if names.count(name) > 1 or addresses.count(address) > 1
     }
     return [
         f"{name}: it has several workers, and one without gpus= gets all GPUs; give gpus= for each"
         for name in sorted(shared)
     ]
+
+
+def _of_metrics(reached: Sequence[Facts], port: str, own: Own) -> Iterator[str]:
+    """Yield a sentence for each worker that cannot have METRICS_PORT on its machine's network."""
+    names = [one.machine.name for one in reached]
+    ports = {one.machine.host.port for one in reached}
+    for one in reached if port.isdecimal() else ():
+        name = one.machine.name
+        if port in ports:
+            yield f"{name}: METRICS_PORT={port} is the port of a worker; give another"
+        elif names.count(name) > 1:
+            yield f"{name}: only one of its workers can have METRICS_PORT={port}; leave it out"
+        elif int(port) in one.listens and not own.running(one):
+            yield f"{name}: another program listens on METRICS_PORT={port}; give another"
 
 
 def _of_clocks(reached: Sequence[Facts]) -> list[str]:

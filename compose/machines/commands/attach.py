@@ -32,4 +32,4 @@ def logs(kept: Kept, environ: Mapping[str, str]) -> int:
     If a worker fails, the others are not stopped.
     """
     screen = ScreenOptions(shows_all=True)
-    return Watch(kept.machines, kept.project, screen, files.is_current(environ)).to_the_end()
+    return Watch(kept.containers, screen, files.is_current(environ)).to_the_end()

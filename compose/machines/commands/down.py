@@ -22,9 +22,9 @@ def down(kept: Kept, environ: Mapping[str, str]) -> int:
     """
     with files.held(kept, environ):
         those = kept.left
-        containers.stop_all(those, kept.project)
-        found = at_once(lambda one: containers.remove(one, kept.project), those)
-        left = [one.index for one, problem in zip(those, found) if problem]
+        containers.stop_all(those)
+        found = at_once(containers.remove, those)
+        left = [one.machine.index for one, problem in zip(those, found) if problem]
         if left:
             removed = tuple(one.index for one in kept.machines if one.index not in left)
             files.write(replace(kept, removed=removed), environ)

@@ -23,8 +23,8 @@ def replace(kept: Kept, pair: tuple[str, str], resume: Resume) -> int:
 
     Args:
         kept: the cluster.
-        pair: the machine that leaves, by its name or its worker's number, and the machine that
-            comes, with its options.
+        pair: the machine that leaves, by its name, or by the number of the one worker that leaves
+            it; and the machines that come, with their options, one for each worker that leaves.
         resume: resumes the run with this HOSTS, and returns the exit code. If a cluster is given,
             it is stopped first.
 
@@ -36,20 +36,23 @@ def replace(kept: Kept, pair: tuple[str, str], resume: Resume) -> int:
         say(f"{pair[1]} is one of the machines already; resuming the run")
         return resume(_text(kept.hosts), None)
     leaving = _leaving(kept, pair[0])
-    hosts = [*kept.hosts]
-    hosts[leaving.index] = _coming(hosts, leaving, pair[1])
-    say(f"replacing {leaving.name} by {hosts[leaving.index].target}")
+    coming = _coming(kept, leaving, pair[1])
+    hosts = _with(kept, leaving, coming)
+    says = ", ".join(host.target for host in coming)
+    say(f"replacing {', '.join(_in_words(one) for one in leaving)} by {says}")
     return resume(_text(hosts), Replacement(kept, leaving))
 
 
 def _was_done(kept: Kept, pair: tuple[str, str]) -> bool:
-    """Tell whether the cluster already has the machine that comes, in place of the other one."""
+    """Tell whether the cluster already has the machines that come, in place of the other one."""
     try:
         coming = parse([pair[1]])
     except EndError:
         return False
-    there = [one for one in kept.machines if [_as_given(one.host, coming[0])] == coming]
-    return bool(there) and _named(kept, pair[0]) in (None, there[0])
+    there = tuple(
+        one for one in kept.machines if any(_as_given(one.host, host) == host for host in coming)
+    )
+    return len(there) == len(coming) and _named(kept, pair[0]) in ((), there)
 
 
 def _as_given(known: Host, given: Host) -> Host:
@@ -61,32 +64,50 @@ def _text(hosts: Sequence[Host]) -> str:
     return "\n".join(host.text for host in hosts)
 
 
-def _named(kept: Kept, name: str) -> Machine | None:
-    for one in kept.machines:
-        if name in (one.name, one.name.rpartition("@")[2], one.service, str(one.index)):
-            return one
-    return None
+def _named(kept: Kept, name: str) -> tuple[Machine, ...]:
+    """Return the worker with this number, or all workers of the machine with this name."""
+    by_number = tuple(one for one in kept.machines if name in (one.service, str(one.index)))
+    return by_number or tuple(
+        one for one in kept.machines if name in (one.name, one.name.rpartition("@")[2])
+    )
 
 
-def _leaving(kept: Kept, name: str) -> Machine:
+def _leaving(kept: Kept, name: str) -> tuple[Machine, ...]:
     if named := _named(kept, name):
         return named
-    names = ", ".join(one.name for one in kept.machines)
-    accepted = f"one of this cluster's machines: {names}"
+    names = ", ".join(_in_words(one) for one in kept.machines)
+    accepted = f"one of this cluster's machines, or the number of a worker: {names}"
     raise EndError(EXIT_CONFIGURATION, f'HOST: received "{name}"; accepted: {accepted}.')
 
 
-def _coming(hosts: list[Host], leaving: Machine, text: str) -> Host:
-    """Return the machine that comes.
+def _coming(kept: Kept, leaving: Sequence[Machine], text: str) -> list[Host]:
+    """Return the machines that come.
 
     Raises:
-        EndError: the text is not exactly one machine, or the cluster already has this machine.
+        EndError: the text is not one machine for each worker, or the cluster has one already.
     """
     try:
-        (host,) = parse([text])
-        parse(one.text for one in [*hosts[: leaving.index], host, *hosts[leaving.index + 1 :]])
-    except (ValueError, EndError) as error:
-        more = error.sentences if isinstance(error, EndError) else ()
+        coming = parse([text])
+        if len(coming) == len(leaving):
+            parse(one.text for one in _with(kept, leaving, coming))
+    except EndError as error:
         refused = f'WITH: received "{text}"; accepted: {A_HOST}.'
-        raise EndError(EXIT_CONFIGURATION, refused, *more) from error
-    return host
+        raise EndError(EXIT_CONFIGURATION, refused, *error.sentences) from error
+    if len(coming) != len(leaving):
+        workers = ", ".join(one.service for one in leaving)
+        accepted = f"{len(leaving)}, for {workers} of {leaving[0].name}"
+        if len(leaving) > 1:
+            accepted += f"; or HOST={leaving[0].index} for one of its workers"
+        told = f'WITH: received {len(coming)} machine(s), "{text}"; accepted: {accepted}.'
+        raise EndError(EXIT_CONFIGURATION, told)
+    return coming
+
+
+def _with(kept: Kept, leaving: Sequence[Machine], coming: Sequence[Host]) -> list[Host]:
+    """Return the cluster's hosts after the change."""
+    changed = {one.index: host for one, host in zip(leaving, coming)}
+    return [changed.get(index, host) for index, host in enumerate(kept.hosts)]
+
+
+def _in_words(one: Machine) -> str:
+    return f"{one.name} ({one.service})"

@@ -9,6 +9,7 @@ from local_cluster.commands.status import described, look_at, show
 from local_cluster.messages import EndError
 from machines.cluster_record import Kept
 from machines.machine import Machine, at_once, last_line
+from machines.own_container import OwnContainer
 
 GONE, UNREACHABLE = "gone", "unreachable"
 REMOVED = "its container was removed"
@@ -18,24 +19,25 @@ NOT_STARTED = "its start was interrupted, and it has no container; `make resume`
 def status(kept: Kept, *, as_json: bool) -> int:
     """Print the status of all workers; return the exit code."""
     why_gone = REMOVED if kept.is_started else NOT_STARTED
-    found = at_once(lambda one: of_one(one, kept.project, why_gone), kept.machines)
+    found = at_once(lambda one: of_one(one, kept.project, why_gone), kept.containers)
     show(found, as_json=as_json)
     return 0
 
 
-def of_one(machine: Machine, project: str, why_gone: str) -> dict[str, Any]:
-    """Return the status of a machine's worker, even if the machine does not answer.
+def of_one(container: OwnContainer, project: str, why_gone: str) -> dict[str, Any]:
+    """Return the status of a worker, even if its machine does not answer.
 
     Args:
-        machine: the worker's machine.
+        container: the worker's container.
         project: the cluster's name.
         why_gone: the explanation for a worker without a container.
     """
+    machine = container.machine
     answered = machine.docker("version", seconds=30)
     if answered.returncode:
         return _unknown(machine, UNREACHABLE, last_line(answered.stderr))
     try:
-        workers = docker_engine.Project(project, machine.engine).workers()
+        workers = docker_engine.Project(project, machine.engine, container.start).workers()
     except EndError as error:  # the machine was lost between two questions
         return _unknown(machine, UNREACHABLE, last_line(str(error)))
     own = [one for one in workers if one.service == machine.service]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from local_cluster.messages import EXIT_CONFIGURATION, EXIT_ERROR, EndError, complain, say
 from machines.cluster_record import Kept, held
-from machines.machine import Machine
+from machines.own_container import OwnContainer
 from machines.workers import containers
 
 
@@ -16,10 +16,10 @@ def stop(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
     Raises:
         EndError: there is no such worker, or another command is changing the cluster.
     """
-    chosen = [chosen_of(kept, worker)] if worker else kept.machines
-    say(f"asking {', '.join(one.service for one in chosen)} to stop")
+    chosen = [chosen_of(kept, worker)] if worker else kept.containers
+    say(f"asking {', '.join(one.machine.service for one in chosen)} to stop")
     with held(kept, environ):
-        problems = containers.stop_all(chosen, kept.project)
+        problems = containers.stop_all(chosen)
     for problem in problems:
         complain(problem)
     how = f"make resume WORKER={worker}" if worker else "make resume"
@@ -36,23 +36,23 @@ def start_again(kept: Kept, worker: str, environ: Mapping[str, str]) -> int:
         EndError: there is no such worker, it does not start, or another command is changing the
             cluster.
     """
-    machine = chosen_of(kept, worker)
+    one = chosen_of(kept, worker)
     with held(kept, environ):
-        problem = containers.start_again(machine, kept.project)
+        problem = containers.start_again(one)
     if problem:
         raise EndError(EXIT_ERROR, problem)
-    say(f"{machine.service} on {machine.name} is started again")
+    say(f"{one.machine.service} on {one.machine.name} is started again")
     return 0
 
 
-def chosen_of(kept: Kept, worker: str) -> Machine:
-    """Return the machine of the worker with this number.
+def chosen_of(kept: Kept, worker: str) -> OwnContainer:
+    """Return the container of the worker with this number.
 
     Raises:
         EndError: there is no such worker.
     """
-    for one in kept.machines:
-        if worker == str(one.index):
+    for one in kept.containers:
+        if worker == str(one.machine.index):
             return one
     accepted = f"the number of a worker: 0 to {len(kept.hosts) - 1}"
     raise EndError(EXIT_CONFIGURATION, f'WORKER: received "{worker}"; accepted: {accepted}.')

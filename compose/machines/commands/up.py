@@ -99,7 +99,8 @@ def _start(
 
     found = image.read(chosen.image)
     code = bring.pack(chosen)
-    told = check(machines_of(hosts), found, chosen.project, own)
+    metrics_port = environ.get("METRICS_PORT", "")
+    told = check(machines_of(hosts), found, chosen.project, own, metrics_port)
 
     bring.send_image(found, told, own)
     chosen = _make_folder(chosen, environ, held)
@@ -112,7 +113,7 @@ def _start(
         replacement.stop()
     record = local.remember(chosen, {**environ, **settings.settled(chosen, hosts)}, environ)
     if known:
-        earlier.remove(known)
+        earlier.remove(known, hosts)
     start = Start(
         settings=chosen,
         environ=environ,

@@ -25,8 +25,7 @@ def watch_of(known: Kept, environ: Mapping[str, str], tail: int | None = None) -
         tail: the number of earlier lines to show for each worker; None: all.
     """
     return Watch(
-        known.machines,
-        known.project,
+        known.containers,
         ScreenOptions(shows_all=is_verbose(environ)),
         cluster_record.is_current(environ),
         tail=tail,
@@ -43,7 +42,7 @@ def _stopping(known: Kept, environ: Mapping[str, str]) -> Callable[[], list[str]
     def stop() -> list[str]:
         try:
             with cluster_record.held(known, environ):
-                return containers.stop_all(known.machines, known.project)
+                return containers.stop_all(known.containers)
         except EndError as error:
             return [*error.sentences]
 

@@ -15,7 +15,8 @@ from local_cluster.run.docker_events import EXIT_STOPPED
 from local_cluster.run.event_queue import SignalReceived
 from local_cluster.run.lines import ScreenOptions
 from local_cluster.run.run import KILLED, REASONS
-from machines.machine import Machine, at_once, container_of
+from machines.machine import at_once
+from machines.own_container import OwnContainer
 from machines.watching.worker_lines import LineFollower
 from machines.watching.worker_states import Away, Seen, StateFollower, Status
 
@@ -32,37 +33,31 @@ class Watch:
     """Watches the workers of a run until they end. Only the main thread acts.
 
     Args:
-        machines: the workers' machines.
-        project: the cluster's name.
+        containers: the workers' containers.
         screen: the screen's options.
         is_current: tells whether these are still the cluster's machines.
         tail: the number of earlier lines to show for each worker; None: all.
         stop: stops all workers, and returns the error messages; None: the watch stops nothing.
     """
 
-    def __init__(  # noqa: PLR0913 -- two have defaults, by name
+    def __init__(
         self,
-        machines: Sequence[Machine],
-        project: str,
+        containers: Sequence[OwnContainer],
         screen: ScreenOptions,
         is_current: Callable[[], bool],
         *,
         tail: int | None = None,
         stop: Callable[[], list[str]] | None = None,
     ) -> None:
-        self._machines, self._is_current, self._stop = machines, is_current, stop
+        self._machines = [one.machine for one in containers]
+        self._is_current, self._stop = is_current, stop
         self._queue: SimpleQueue[Told] = SimpleQueue()
         self._seen: dict[str, Seen] = {}
         self._away: set[str] = set()
         self._removed: set[str] = set()
         self.was_left = False  # True: the watch has ended before the workers
-        names = [container_of(machine, project) for machine in machines]
-        self._states = [
-            StateFollower(machine, name, self._queue.put) for machine, name in zip(machines, names)
-        ]
-        self._lines = [
-            LineFollower(machine, name, screen, tail) for machine, name in zip(machines, names)
-        ]
+        self._states = [StateFollower(one, self._queue.put) for one in containers]
+        self._lines = [LineFollower(one, screen, tail) for one in containers]
 
     def to_the_end(self) -> int:
         """Show the workers until none runs; return the exit code.

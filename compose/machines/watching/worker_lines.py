@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from threading import Event, Lock, Thread
 
 from local_cluster.run.lines import ScreenOptions, WorkerLines, take_both
-from machines.machine import Machine
+from machines.own_container import OwnContainer
 from machines.watching.worker_states import end
 
 AGAIN_SECONDS = 2.0
@@ -25,16 +24,14 @@ class LineFollower:
     kept.
 
     Args:
-        machine: the worker's machine.
-        container: the name of its container.
+        container: the worker's container.
         screen: the screen's options.
         tail: the number of earlier lines to show; None: all.
     """
 
-    def __init__(
-        self, machine: Machine, container: str, screen: ScreenOptions, tail: int | None
-    ) -> None:
-        self._machine, self._container, self._tail = machine, shlex.quote(container), tail
+    def __init__(self, container: OwnContainer, screen: ScreenOptions, tail: int | None) -> None:
+        self._container, self._tail = container, tail
+        machine = container.machine
         self._lines = WorkerLines(machine.service, None, screen, is_chief=machine.index == 0)
         self._seen: dict[bool, bytes] = {}
         self._shown: dict[tuple[bool, bytes], None] = {}
@@ -70,7 +67,7 @@ class LineFollower:
         tries = LAST_TRIES
         while not self._is_over.is_set() and tries:
             is_last = self._is_last.is_set()
-            self._process = self._machine.follow(self.reconnected())
+            self._process = self._container.machine.follow(self.reconnected())
             code = take_both(self._process, self.take)
             if is_last:
                 tries = tries - 1 if code else 0
@@ -85,7 +82,7 @@ class LineFollower:
             chosen = f"--since {since}"
         else:
             chosen = "" if self._tail is None else f"--tail {self._tail}"
-        return f"docker logs --follow --timestamps {chosen} {self._container}"
+        return self._container.script(f'docker logs --follow --timestamps {chosen} "$id"')
 
     def take(self, line: bytes, *, is_error: bool) -> None:
         """Show a line, which begins with its time, unless it was shown before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,18 +11,20 @@ from typing import IO, Callable, cast
 
 from local_cluster import processes
 from machines.machine import Machine, last_line
+from machines.own_container import OwnContainer
 
 AGAIN_SECONDS = 2.0
 """The time after which a machine that does not answer is tried again."""
 STATE = "{{.State.Status}} {{.State.ExitCode}}"
 SCRIPT = """
 look() {{
-    docker inspect --format "state $1 {state}" {name} 2>/dev/null || echo "state $1 gone 0"
+    docker inspect --format "state $1 {state}" "$id" 2>/dev/null || echo "state $1 gone 0"
 }}
 docker version >/dev/null || exit 1
+id=$({{ {find}; }} 2>/dev/null) || id=none
 now=$(date +%s)
 look -
-docker events --since "$now" --filter container={name} --filter event=start --filter event=die \
+docker events --since "$now" --filter container="$id" --filter event=start --filter event=die \
     --filter event=destroy --format '{{{{.Action}}}} {{{{or .Actor.Attributes.exitCode "-"}}}}' |
 while read -r action code; do look "$code"; done
 """
@@ -85,16 +86,13 @@ class StateFollower:
     """Reports a worker's state, from a thread, until it is closed.
 
     Args:
-        machine: the worker's machine.
-        container: the name of its container.
+        container: the worker's container.
         tell: is called with each state, and if the machine does not answer.
     """
 
-    def __init__(
-        self, machine: Machine, container: str, tell: Callable[[Seen | Away], None]
-    ) -> None:
-        self._machine, self._tell = machine, tell
-        self._script = SCRIPT.format(state=STATE, name=shlex.quote(container))
+    def __init__(self, container: OwnContainer, tell: Callable[[Seen | Away], None]) -> None:
+        self._machine, self._tell = container.machine, tell
+        self._script = SCRIPT.format(state=STATE, find=container.id_script)
         self._is_over = Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = Thread(target=self._run, daemon=True)

@@ -12,7 +12,7 @@ from local_cluster.settings.settings import Settings
 from machines.checks.facts import Facts
 from machines.copies import code_folder
 from machines.image import Image
-from machines.machine import RUN, START, container_of
+from machines.machine import NEVER_PULLED, RUN, container_of
 
 HARDENED = (
     *("--read-only", "--tmpfs", "/tmp:size=512m,mode=1777", "--cap-drop", "ALL"),  # noqa: S108
@@ -52,7 +52,7 @@ def command_of(start: Start, facts: Facts) -> list[str]:
     variables = _variables(start, facts)
     gpus = machine.host.gpus or ("all" if start.image.for_gpus else "")
     return [
-        *("run", "--detach", "--name", container_of(machine, settings.project)),
+        *("run", *NEVER_PULLED, "--detach", "--name", container_of(machine, settings.project)),
         *("--restart", "on-failure", "--network", "host", *HARDENED),
         *("--stop-timeout", str(settings.grace_seconds)),
         *("--user", f"{facts.one('uid')}:{facts.one('gid')}"),
@@ -75,7 +75,7 @@ def _labels(start: Start, facts: Facts) -> list[str]:
         docker_engine.PROJECT: start.settings.project,
         docker_engine.SERVICE: facts.machine.service,
         RUN: start.settings.run_name,
-        START: start.name,
+        docker_engine.START: start.name,
     }
     return [f"{name}={text}" for name, text in labels.items()]
 

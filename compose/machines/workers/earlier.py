@@ -10,6 +10,7 @@ from machines import cluster_record
 from machines.cluster_record import Kept
 from machines.hosts_setting import Host
 from machines.machine import Machine, at_once
+from machines.own_container import OwnContainer
 from machines.workers import containers
 
 
@@ -30,19 +31,20 @@ def settle(hosts: Sequence[Host], environ: Mapping[str, str]) -> None:
     if not known:
         return
     left = known.left
-    running = at_once(lambda one: containers.is_running(one, known.project), left)
+    running = at_once(containers.is_running, left)
     those = [one for one, runs in zip(left, running) if runs]
     if those and (known.is_started or len(those) == len(known.machines)):
         _refuse_running(known, those, environ)
-    _refuse_away(known, [one for one, runs in zip(left, running) if runs is None], hosts)
+    away = [one.machine for one, runs in zip(left, running) if runs is None]
+    _refuse_away(known, away, hosts)
     if those:
-        _stop_cut_off(known, those)
+        _stop_cut_off(those)
 
 
-def _refuse_running(known: Kept, those: Sequence[Machine], environ: Mapping[str, str]) -> None:
+def _refuse_running(known: Kept, those: Sequence[OwnContainer], environ: Mapping[str, str]) -> None:
     if not known.is_started:  # the start was interrupted after the last worker was started
         cluster_record.write(replace(known, is_started=True), environ)
-    where = ", ".join(one.name for one in those)
+    where = ", ".join(one.machine.name for one in those)
     how = "`make attach` shows it, `make stop` stops it at a checkpoint"
     told = f"a cluster of the project {known.project} runs on {where}: {how}."
     raise EndError(EXIT_CONFIGURATION, told)
@@ -69,7 +71,7 @@ def _refuse_away(known: Kept, away: Sequence[Machine], hosts: Sequence[Host]) ->
         raise EndError(EXIT_CONFIGURATION, *sentences)
 
 
-def _stop_cut_off(known: Kept, those: Sequence[Machine]) -> None:
+def _stop_cut_off(those: Sequence[OwnContainer]) -> None:
     """Stop the workers of an interrupted start.
 
     They wait for workers that no later start can provide, because each start has its own token.
@@ -77,14 +79,32 @@ def _stop_cut_off(known: Kept, those: Sequence[Machine]) -> None:
     Raises:
         EndError: a worker cannot be stopped.
     """
-    names = ", ".join(f"{one.service} on {one.name}" for one in those)
+    machines = [one.machine for one in those]
+    names = ", ".join(f"{one.service} on {one.name}" for one in machines)
     say(f"an earlier start was interrupted; stopping {names}")
-    if found := containers.stop_all(those, known.project):
+    if found := containers.stop_all(those):
         raise EndError(EXIT_ERROR, *found)
 
 
-def remove(known: Kept) -> None:
-    """Remove the workers of the project's last start, which have ended."""
-    found = at_once(lambda one: containers.remove(one, known.project), known.left)
-    for problem in filter(None, found):
-        complain(problem)
+def remove(known: Kept, hosts: Sequence[Host]) -> None:
+    """Remove the workers of the project's last start, which have ended.
+
+    Args:
+        known: the cluster of that start.
+        hosts: the machines of the next start.
+
+    Raises:
+        EndError: one cannot be removed from a machine of the next start, where it has the name of
+            the next worker. The record must not change: it identifies the worker.
+    """
+    those = known.left
+    found = [
+        (one.machine.name, text)
+        for one, text in zip(those, at_once(containers.remove, those))
+        if text
+    ]
+    targets = [host.target for host in hosts]
+    if left := [text for name, text in found if name in targets]:
+        raise EndError(EXIT_ERROR, *left, "no worker was started. Repeat this command.")
+    for _, text in found:
+        complain(text)

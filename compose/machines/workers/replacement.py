@@ -12,15 +12,15 @@ from machines.workers import containers
 
 @dataclass(frozen=True)
 class Replacement:
-    """A cluster that one machine leaves.
+    """A cluster that workers leave, with their machine.
 
     Attributes:
         known: the cluster before the change.
-        leaving: the machine that leaves, which may not answer.
+        leaving: the workers that leave; their machine may not answer.
     """
 
     known: Kept
-    leaving: Machine
+    leaving: tuple[Machine, ...]
 
     def stop(self) -> None:
         """Stop the cluster at a checkpoint. The machine that leaves need not answer.
@@ -29,15 +29,17 @@ class Replacement:
             EndError: another machine's worker cannot be stopped.
         """
         known, leaving = self.known, self.leaving
-        say(f"{leaving.name} leaves; stopping the run at a checkpoint")
-        found = at_once(lambda one: containers.stop(one, known.project), known.machines)
-        those = [one for one, text in zip(known.machines, found) if text and one != leaving]
-        running = at_once(lambda one: containers.is_running(one, known.project), those)
+        names = ", ".join(f"{one.service} leaves {one.name}" for one in leaving)
+        say(f"{names}; stopping the run at a checkpoint")
+        found = at_once(containers.stop, known.containers)
+        pairs = zip(known.containers, found)
+        those = [one for one, text in pairs if text and one.machine not in leaving]
+        running = at_once(containers.is_running, those)
         for one, runs in zip(those, running):
             if runs is not False:
                 raise EndError(
                     EXIT_ERROR,
-                    found[one.index],
+                    found[one.machine.index],
                     "no machine was replaced, but workers were stopped. Repeat this command, or "
                     "`make resume`.",
                 )

@@ -6,9 +6,10 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from local_cluster.docker_engine import SERVICE, START
 from local_cluster.messages import EXIT_ERROR, EndError, say
 from machines.checks.facts import Facts
-from machines.machine import START, Machine, at_once, container_of, last_line
+from machines.machine import Machine, at_once, container_of, last_line
 from machines.workers.containers import END_SECONDS
 from machines.workers.docker_run import Start, command_of
 
@@ -52,12 +53,14 @@ def _start(start: Start, facts: Facts) -> str:
 def _remove(machine: Machine, start: Start) -> str:
     """Remove the container that this start has created; return an error message, or "".
 
-    It goes by the start's label, because a container of the same name may not be this start's.
+    It goes by the start's label, because a container of the same name may not be this start's, and
+    by the worker's, because a machine may have several.
     """
-    label = shlex.quote(f"label={START}={start.name}")
+    labels = (f"{START}={start.name}", f"{SERVICE}={machine.service}")
+    chosen = " ".join(f"--filter {shlex.quote(f'label={one}')}" for one in labels)
     # Not through a pipe, whose exit code would not tell that `docker ps` has failed.
     remove = (
-        f"made=$(docker ps --all --quiet --filter {label}) || exit; "
+        f"made=$(docker ps --all --quiet {chosen}) || exit; "
         '[ -z "$made" ] || docker rm --force $made'
     )
     ended = machine.ask(remove, seconds=END_SECONDS)

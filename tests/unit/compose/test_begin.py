@@ -112,3 +112,33 @@ def test_a_cpu_image_under_a_gpu_images_name_is_refused(tmp_path, monkeypatch):
     with pytest.raises(EndError, match=r"IMAGE: .*cluster-trainer:gpu"):
         begin(OWNER | {"IMAGE": "cluster-trainer:gpu"}, tmp_path / "runs", tmp_path / "own-run")
     assert begin(OWNER | {"IMAGE": "mine:1"}, tmp_path / "runs", tmp_path / "own-run") == 0
+
+
+ALL = ",".join(f"worker-{index}" for index in range(2, 8))
+
+
+@pytest.mark.parametrize("profiles", ["", "worker-2", "worker-2,worker-3", ALL])
+def test_further_workers_are_profiles(run, profiles):
+    hosts = ",".join(filter(None, ["worker-0,worker-1", profiles]))
+    run(COMPOSE_PROFILES=profiles, WORKER_HOSTS=hosts)
+    run(COMPOSE_PROFILES="tensorboard", WORKER_HOSTS="a:1,b:1")  # CLUSTER_HOSTS
+
+
+@pytest.mark.parametrize(
+    "profiles",
+    [
+        "tensorboard",
+        "worker-2,tensorboard",
+        "worker-3",
+        "worker-3,worker-2",
+        "*",
+        "worker-2,",
+        f"{ALL},worker-8",
+    ],
+)
+def test_other_profiles_would_be_workers_that_never_come(tmp_path, profiles):
+    given = {"COMPOSE_PROFILES": profiles, "WORKER_HOSTS": f"worker-0,worker-1,{profiles}"}
+    with pytest.raises(EndError) as caught:
+        begin(OWNER | given, tmp_path / "runs", tmp_path / "own-run")
+    assert caught.value.sentences[0].startswith(f'COMPOSE_PROFILES: received "{profiles}"')
+    assert not (tmp_path / "runs").exists()

@@ -13,27 +13,25 @@ NOW = datetime(2026, 11, 22)  # noqa: DTZ001  local time
 
 
 def variables(environ, processors=8):
-    return compose.variables(read(environ, NOW), environ, processors=processors, process=7)
+    return compose.variables(read(environ, NOW), environ, processors=processors, process="7@1")
 
 
 @pytest.mark.parametrize(
-    ("environ", "nvidia", "files"),
+    ("environ", "gpus", "files"),
     [
         ({}, False, ["compose.yaml"]),
-        ({}, True, ["compose.yaml"]),
         ({"NETWORK": "host"}, False, ["compose.yaml", "host-network.yaml"]),
-        ({"IMAGE": "cluster-trainer:gpu"}, False, ["compose.yaml"]),
-        ({"IMAGE": "cluster-trainer:gpu"}, True, ["compose.yaml", "gpu.yaml"]),
+        ({}, True, ["compose.yaml", "gpu.yaml"]),
         (
-            {"IMAGE": "my-gpu:1", "NETWORK": "host"},
+            {"NETWORK": "host"},
             True,
             ["compose.yaml", "host-network.yaml", "gpu.yaml"],
         ),
         ({"SCRIPT": __file__}, False, ["compose.yaml", "script.yaml"]),
     ],
 )
-def test_files(environ, nvidia, files):
-    found = compose.files(read(environ, NOW), nvidia=nvidia)
+def test_files(environ, gpus, files):
+    found = compose.files(read(environ, NOW), gpus=gpus)
     assert [file.name for file in found] == files
     assert all(file.is_file() for file in found)
 
@@ -43,7 +41,7 @@ def test_overlays_come_last(tmp_path):
     for overlay in overlays:
         overlay.touch()
     settings = read({"OVERLAYS": " ".join(map(str, overlays)), "IMAGE": "x:gpu"}, NOW)
-    assert compose.files(settings, nvidia=True)[-2:] == [file.resolve() for file in overlays]
+    assert compose.files(settings, gpus=True)[-2:] == [file.resolve() for file in overlays]
 
 
 @pytest.mark.parametrize("name", ["a b.yaml", "ana's.yaml"])
@@ -129,7 +127,7 @@ def test_what_a_script_was_given_as_is_what_a_run_remembers(tmp_path):
 def test_compose_is_told_what_the_settings_have_come_to():
     found = variables({"RUNS_DIR": "here", "TRAINER_SEED": "3", "DATA_DIR": ""})
     assert found["RUNS_DIR"] == str(Path.cwd() / "here")
-    assert (found["TRAINER_SEED"], found["DATA_DIR"], found["UP_PID"]) == ("3", "", "7")
+    assert (found["TRAINER_SEED"], found["DATA_DIR"], found["UP_PID"]) == ("3", "", "7@1")
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,15 @@ def test_a_folder_is_meant_from_where_the_file_is(read, tmp_path, monkeypatch):
     assert found["WORKSPACE_DIR"] == "/code"
 
 
+@pytest.mark.parametrize("name", ["hosts.txt", "my hosts.txt"])
+def test_a_file_of_hosts_is_meant_from_where_the_file_is(read, tmp_path, monkeypatch, name):
+    (tmp_path / name).touch()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert read(f"HOSTS={name}") == {"HOSTS": str(tmp_path / name)}
+    assert read("HOSTS='ana@m1 ana@m2'") == {"HOSTS": "ana@m1 ana@m2"}
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / ".env").mkdir()
     with pytest.raises(EndError, match="Is a directory"):

@@ -99,10 +99,13 @@ def test_what_other_targets_take_does_not_reach_the_check(make):
 
 
 @pytest.mark.parametrize("command", ["down", "ps", "logs"])
-def test_compose_itself_does_what_needs_nothing_else(make, tmp_path, command):
-    (tmp_path / "docker").write_text('#!/bin/sh\necho "$COMPOSE_PROJECT_NAME: $@"\n')
-    done = make(command, "COMPOSE_PROJECT_NAME=other")
-    assert f"other: compose --profile * {command}" in done.stdout, done.stderr
+@pytest.mark.parametrize("shell", [{}, {"COMPOSE_FILE": "/theirs/compose.yaml"}])
+def test_compose_itself_does_what_needs_nothing_else(make, tmp_path, command, shell):
+    """COMPOSE_FILE in the shell may be another project's, which `down` would remove."""
+    (tmp_path / "docker").write_text('#!/bin/sh\necho "$@"\n')
+    done = make(command, "COMPOSE_PROJECT_NAME=other", **shell)
+    own = f"compose --file {REPOSITORY}/compose.yaml --project-name other --profile * {command}"
+    assert own in done.stdout, done.stderr
 
 
 def test_up_needs_hosts(make):

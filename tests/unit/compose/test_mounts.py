@@ -35,6 +35,16 @@ def test_ordinary_paths_are_taken(refused, tmp_path):
     assert refused(DATA_DIR="runs/data", WORKSPACE_DIR="runs/code", overlays=["more.yaml"]) == []
 
 
+@pytest.mark.parametrize("name", ["DATA_DIR", "WORKSPACE_DIR", "SCRIPT"])
+def test_a_folder_has_no_colon_in_its_path(refused, name):
+    assert refused(**{name: "a:b/c.py"}) == [name]
+    assert refused(**{name: "a b/ä$'\"/c.py"}) == []
+
+
+def test_a_script_may_have_a_colon_in_its_own_name(refused):
+    assert refused(SCRIPT="code/a:b.py") == []
+
+
 @pytest.mark.parametrize(
     "place",
     [

@@ -1,40 +1,13 @@
 """`stop` waits for the process that runs a cluster. The docker command is a script here."""
 
-import os
 import subprocess
-import sys
 
 import pytest
 
-from harness.waiting import wait_until
 from local_cluster.commands import stop as stop_module
-from local_cluster.commands.stop import has_ended, stop
+from local_cluster.commands.stop import stop
 from local_cluster.messages import EndError
-
-
-@pytest.fixture
-def process():
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        yield running
-
-
-def test_one_that_runs_has_not(process):
-    assert not has_ended(process.pid)
-    assert not has_ended(os.getpid())
-    assert not has_ended(1)  # another user's, unless root runs the test
-
-
-def test_one_that_is_gone_has(process):
-    process.communicate(b"\n")
-    assert has_ended(process.pid)
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")  # noqa: PTH112
-def test_one_that_its_parent_has_not_looked_after_has(process):
-    process.stdin.close()
-    wait_until(lambda: has_ended(process.pid), 20, "it ends", lambda: "")
-    assert process.returncode is None
-
+from local_cluster.process_identity import identity_of
 
 # worker-0 runs. Once it is stopped, worker-1 runs, because `up` has started it meanwhile. Stopping
 # worker-1 takes longer than END_SECONDS.
@@ -63,7 +36,7 @@ def cluster(tmp_path, monkeypatch):
     def let(then):
         script = f"while [ ! -e stopped-c1 ]; do sleep 0.05; done; {then}"
         processes.append(subprocess.Popen(["/bin/sh", "-c", script], cwd=tmp_path))
-        (tmp_path / "up").write_text(str(processes[0].pid))
+        (tmp_path / "up").write_text(identity_of(processes[0].pid))
 
     yield let
     for process in processes:
@@ -85,6 +58,15 @@ def test_one_that_does_not_end_is_told_of(cluster):
     with pytest.raises(EndError) as caught:
         stop({})
     assert "process" in caught.value.sentences[0]
+
+
+def test_another_process_with_its_number_is_not_waited_for(cluster, tmp_path, capsys):
+    """`up` was killed, and its number was given to another program."""
+    cluster("exec sleep 60")
+    number, _, _ = (tmp_path / "up").read_text().partition("@")
+    (tmp_path / "up").write_text(f"{number}@1")
+    assert stop({}) == 0
+    assert "all have ended" in capsys.readouterr().out
 
 
 # No container is left after the first `inspect`.

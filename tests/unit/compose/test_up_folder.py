@@ -230,3 +230,10 @@ def test_a_record_that_is_a_folder_ends_a_start_in_words(up, tmp_path):
     assert done.returncode == 78, done
     assert str(kept) in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("image", "is_told"), [("mine:gpu", True), ("mine:cpu", False)])
+def test_an_image_for_gpus_on_an_engine_without_them_is_told(up, image, is_told):
+    done = up(RUN_NAME="x", IMAGE=image)
+    assert done.returncode == 0, done
+    assert ("the workers train on the CPU" in done.stderr) is is_told

@@ -171,3 +171,23 @@ def test_a_password_in_an_address_is_hidden_whatever_its_variable() -> None:
 @pytest.mark.parametrize("part", ["a", "a.", " ", "--a ", '"', "key", "://a:", "-", "a:"])
 def test_a_long_word_takes_no_long_time(part: str) -> None:
     shown_command([part * 100_000])
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PREEMPTION_NOTICE": "aws", "PREEMPTION_URL": f"http://ana:{SECRET}@10.0.0.1"},
+        {"WORKER_HOSTS": f"http://ana:{SECRET}@m1:22"},
+        {"TF_CONFIG": json.dumps({"cluster": {"worker": [f"grpc://a:{SECRET}@m1:1"]}})},
+        {"ENV_FILE": f"https://ana:{SECRET}@host/.env"},
+    ],
+)
+def test_a_password_in_an_address_that_is_refused_is_not_repeated(
+    run: Callable, tmp_path: Path, variables: dict[str, str]
+) -> None:
+    failure = tmp_path / "failure"
+    ended = run("true", **variables, FAILURE_FILE=str(failure))
+    assert ended.code == 78
+    for text in (ended.stderr, failure.read_text()):
+        assert SECRET not in text
+        assert ":***@" in text

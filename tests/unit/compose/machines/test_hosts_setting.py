@@ -90,6 +90,19 @@ def test_a_file_has_a_machine_a_line_and_comments(tmp_path):
     assert hosts_setting.read(str(file)) == expected
 
 
+@pytest.mark.parametrize("name", ["my hosts", "my hosts.txt", "hôtes.txt", "~/hosts.txt"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_file_may_have_any_name(tmp_path, monkeypatch, name, encoding):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / name.removeprefix("~/")).write_text("ana@m1\r\nana@m2\r\n", encoding)
+    assert hosts_setting.read(name) == [Host("ana@m1"), Host("ana@m2")]
+
+
+def test_many_machines_on_one_line_are_no_path():
+    assert len(hosts_setting.read(" ".join(f"ana@machine-{i}" for i in range(500)))) == 500
+
+
 def test_a_file_that_is_not_there_is_said():
     with pytest.raises(EndError) as caught:
         hosts_setting.read("no/such/file")

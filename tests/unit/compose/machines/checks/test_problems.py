@@ -15,6 +15,7 @@ CPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=False)
 GPU = Image("i:1", "layers", 10**9, "amd64", for_gpus=True)
 WHOLE = {
     "machine": ["x86_64"],
+    "system": ["Linux"],
     "dir": ["/home/ana/cluster-trainer"],
     "free": ["9000000"],
     "docker": ["20.10.24+dfsg1"],
@@ -46,6 +47,7 @@ def test_nothing_is_wrong(image):
         (without(docker=None, docker_error=["permission denied"]), CPU, "permission denied"),
         (without(printed=["Welcome"]), CPU, '"Welcome"'),
         (without(docker=["19.03.1"]), CPU, "19.03.1"),
+        (without(system=["Darwin"], machine=["arm64"], docker=None), CPU, "it runs Darwin"),
         (without(machine=["aarch64"]), CPU, "aarch64"),
         (without(image=["other"], docker_free=["100"]), CPU, "GB free"),
         (without(free=["100"]), CPU, "less than 1 GB"),
@@ -134,7 +136,7 @@ def test_a_container_that_has_ended_may_not_have_the_name(own, number):
 
 def test_a_worker_of_the_last_start_is_known_where_its_machine_is_named_differently():
     told = without(container=["p-worker-0"], taken=["1"], of_start=["p-worker-0"])
-    other = Own({("m0", "p-worker-0"): 2222}, may_run=False)
+    other = Own({("m0", "p-worker-0"): 2222}, may_run=False, start="s")
     assert problems([a_machine(told)], CPU, other) == []
     there = without(there=["p-worker-0"], listens=["08AE"], of_start=["p-worker-0"])
     assert problems([a_machine(there)], CPU, replace(other, may_run=True)) == []
@@ -149,6 +151,45 @@ def test_a_clock_that_differs_from_the_others():
 
 def test_the_operators_own_clock_does_not_count():
     assert problems([a_machine(clock=60.0), a_machine(index=1, clock=61.0)], CPU) == []
+
+
+@pytest.mark.parametrize("port", ["2222", "2300"])
+def test_one_machine_under_two_names_needs_two_ports(port):
+    hosts = Host("ana@m0", address="m0"), Host("gpu-box", address="M0", port=port)
+    found = problems([Facts(Machine(host, at), WHOLE) for at, host in enumerate(hosts)], CPU)
+    assert [one.partition(":")[0] for one in found] == ["gpu-box"] * (port == "2222")
+
+
+def test_one_machine_under_two_names_shares_its_gpus():
+    hosts = Host("ana@m0", address="m0"), Host("gpu-box", address="m0", port="9", gpus="0")
+    found = problems([Facts(Machine(host, at), WHOLE) for at, host in enumerate(hosts)], GPU)
+    assert [one.partition(":")[0] for one in found] == ["ana@m0"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "port", "number"),
+    [
+        (["m0", "m1"], "9400", 0),
+        (["m0", "m0"], "9400", 2),  # one machine
+        (["m0", "m1"], "2223", 2),  # a worker's
+        (["m0", "m1"], "22", 2),  # another program's
+        (["m0", "m0"], "x", 0),  # the workers refuse it
+        (["m0", "m0"], "", 0),
+    ],
+)
+def test_each_worker_needs_the_metrics_port_for_itself(hosts, port, number):
+    those = [
+        Facts(Machine(Host(name, address=name, port=str(2222 + at)), at), WHOLE)
+        for at, name in enumerate(hosts)
+    ]
+    found = problems(those, CPU, metrics_port=port)
+    assert len(found) == number
+    assert all(f"METRICS_PORT={port}" in one for one in found)
+
+
+def test_a_worker_that_is_to_be_replaced_may_have_the_metrics_port():
+    told = without(there=["p-worker-0"], listens=["08AE", "24B8"])
+    assert problems([a_machine(told)], CPU, OWN, metrics_port="9400") == []
 
 
 def test_an_address_that_is_each_machines_own():

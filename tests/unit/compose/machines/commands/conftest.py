@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from harness import fake_machines
-from local_cluster.docker_engine import PROJECT
+from local_cluster.docker_engine import PROJECT, START
 from local_cluster.settings import run_record
 from local_cluster.settings.given_variables import User
 from machines import cluster_record
 from machines.cluster_record import Kept
 from machines.hosts_setting import parse
+from machines.machine import RUN
 
 CLUSTER = Path(__file__).parents[5] / "compose/cluster.py"
 NAME = "p"
@@ -59,8 +60,8 @@ class World:
         record = run_record.record_of(self.folder / "runs", "first", self.environ)
         record.remember({"IMAGE": "i", **settings}, User(str(os.getuid()), str(os.getgid())))
 
-    def put(self, machine, index, state="running", run="first"):
-        labels = {PROJECT: NAME, "cluster-trainer.run": run}
+    def put(self, machine, index, state="running", run="first", start=""):
+        labels = {PROJECT: NAME, RUN: run, **({START: start} if start else {})}
         labels["com.docker.compose.service"] = f"worker-{index}"
         self.machines[machine].put(f"{NAME}-worker-{index}", state, **labels)
 

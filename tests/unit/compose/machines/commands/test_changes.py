@@ -6,6 +6,8 @@ import pytest
 
 from harness.waiting import wait_until
 from machines import cluster_record
+from machines.hosts_setting import Host
+from machines.machine import OPTIONS, Machine
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,42 @@ def test_a_machine_is_replaced(world):
     tried = (world.machines["m1"].folder / "tried").read_text()
     assert "m3.example:2222" in tried
     assert "m2" not in tried
+
+
+@pytest.fixture
+def two_on_m2(world):
+    """A cluster with one worker on m1 and two on m2, which is lost."""
+    world.keep("ana@m1 ana@m2 ana@m2 port=2300")
+    world.put("m2", 2)
+    world.machines["m2"].cut_off()
+    return world
+
+
+@pytest.mark.parametrize("by", ["ana@m3 ana@m3 port=2300", "ana@m3 port=2300 ana@m3 port=2400"])
+def test_all_workers_of_a_lost_machine_are_replaced_at_once(two_on_m2, by):
+    done = two_on_m2.run("replace", "ana@m2", by)
+    assert done.returncode == 0, done
+    assert two_on_m2.states()["m3"] == {"p-worker-1": "exited", "p-worker-2": "exited"}
+    assert [one.target for one in two_on_m2.kept().hosts] == ["ana@m1", "ana@m3", "ana@m3"]
+    assert two_on_m2.run("replace", "ana@m2", by).returncode == 0  # it was done already
+
+
+@pytest.mark.parametrize("by", ["ana@m3", "ana@m3 ana@m3 port=1 ana@m3 port=2"])
+def test_a_machine_with_two_workers_is_replaced_by_two(two_on_m2, by):
+    before, record = two_on_m2.states(), two_on_m2.kept()
+    done = two_on_m2.run("replace", "m2", by)
+    assert done.returncode == 78, done
+    assert "accepted: 2, for worker-1, worker-2 of ana@m2; or HOST=1" in done.stderr
+    assert (two_on_m2.states(), two_on_m2.kept()) == (before, record)
+
+
+def test_one_of_two_workers_of_a_machine_leaves_it_by_its_number(two_on_m2):
+    two_on_m2.machines["m2"].cut_off(is_away=False)
+    done = two_on_m2.run("replace", "2", "ana@m3")
+    assert done.returncode == 0, done
+    assert [one.text for one in two_on_m2.kept().hosts] == [
+        *(f"ana@{name} dir='~/cluster-trainer'" for name in ("m1", "m2", "m3"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -244,6 +282,57 @@ def test_logs_stop_no_worker(world):
     (world.machines["m1"].folder / "dies").touch()
     assert world.run("attach").returncode == 1
     assert world.machines["m2"].calls("stop")
+
+
+def test_a_worker_that_cannot_be_removed_yet_is_replaced_by_the_same_command_later(empty):
+    assert empty.run("up", HOSTS="ana@m1 ana@m2").returncode == 0
+    record = empty.kept()
+    empty.machines["m1"].fail("rm")
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 1, done
+    assert "ana@m1: it failed" in done.stderr
+    assert empty.kept() == record
+    empty.machines["m1"].mend("rm")
+    done = empty.run("up", HOSTS="ana@m1 ana@m2")
+    assert done.returncode == 0, done
+
+
+def test_a_machine_never_pulls_an_image_of_that_name(empty):
+    assert empty.run("up", HOSTS="ana@m1 ana@m2").returncode == 0
+    calls = empty.machines["m1"].calls("run")
+    assert len(calls) == 2
+    assert all(call[1:3] == ["--pull", "never"] for call in calls)
+
+
+def test_an_image_that_is_named_by_its_digest_is_refused_before_it_is_sent(empty):
+    done = empty.run("up", HOSTS="ana@m1", IMAGE="i@sha256:00")
+    assert done.returncode == 78, done
+    assert 'IMAGE: received "i@sha256:00"; accepted: a name with a tag' in done.stderr
+    assert not empty.machines["m1"].calls("load")
+
+
+def test_each_of_two_workers_of_a_machine_is_removed_once_if_one_does_not_start(empty):
+    """Docker refuses to remove a container that is being removed."""
+    first = empty.machines["m1"]
+    first.fail("detached")
+    done = empty.run("up", HOSTS="ana@m1 ana@m1 port=2300")
+    assert done.returncode == 1, done
+    asked = [" ".join(call) for call in first.calls("ps") if "--quiet" in call]
+    for service in ("worker-0", "worker-1"):
+        assert sum(f"label=com.docker.compose.service={service}" in one for one in asked) == 1
+
+
+def test_docker_connects_to_machines_by_the_same_ssh_options(tmp_path):
+    """A connection that Docker shares with others would end with the first of its commands."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\necho "$@" >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\nexec ssh -o ConnectTimeout=30 -T -- "${2#ssh://}" docker dial\n')
+    docker.chmod(0o755)
+    given = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    said = Machine(Host("ana@m1"), 0).engine.ask("ps", environ=given).stderr
+    assert said == f"{' '.join(OPTIONS)} -o ConnectTimeout=30 -T -- ana@m1 docker dial\n"
 
 
 @pytest.mark.long

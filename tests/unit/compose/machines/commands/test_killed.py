@@ -84,7 +84,7 @@ def test_a_worker_that_was_not_started_cannot_be_started_alone(killed):
 
 
 def test_a_worker_that_is_started_after_the_kill_completes_the_cluster(killed):
-    killed.put("m2", 1)
+    killed.put("m2", 1, start=killed.kept().start)
     assert killed.run("up", HOSTS=HOSTS).returncode == 78
     assert killed.kept().is_started
     done = killed.run("status", "--json")

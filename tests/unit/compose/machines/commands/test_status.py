@@ -22,7 +22,7 @@ def test_a_machine_that_is_lost_between_two_questions_is_unreachable(world, word
 def test_a_machine_that_no_longer_answers_is_waited_for_within_a_limit(world, word, monkeypatch):
     monkeypatch.setenv("PATH", world.environ["PATH"])
     monkeypatch.setattr(machine, "ENGINE_SECONDS", 1.0)
-    second = world.kept().machines[1]
+    second = world.kept().containers[1]
     world.machines["m2"].hang(word)
     try:
         found = of_one(second, "p", "")

@@ -5,6 +5,7 @@ import pytest
 from local_cluster.run.lines import ScreenOptions
 from machines.hosts_setting import Host
 from machines.machine import Machine
+from machines.own_container import OwnContainer
 from machines.watching import worker_lines
 from machines.watching.worker_lines import LineFollower
 from machines.watching.worker_states import Seen, Status, parse
@@ -30,7 +31,7 @@ def test_a_state(line, seen):
 
 def followed(capsysbinary, *connections):
     """Follow lines that are named by the tenths of their times; return those that are shown."""
-    lines = LineFollower(MACHINE, "c", ScreenOptions(shows_all=True), None)
+    lines = LineFollower(OwnContainer(MACHINE, "c"), ScreenOptions(shows_all=True), None)
     for tenths in connections:
         lines.reconnected()
         for tenth in tenths:
