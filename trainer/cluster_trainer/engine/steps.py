@@ -13,7 +13,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, count, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import running
+from cluster_trainer.engine import running, schedules
 from cluster_trainer.engine.building import building, copied_weights
 from cluster_trainer.engine.building.unbuilt import held_as_before
 from cluster_trainer.engine.data.batch_shares import count_in, cut, handed_out, rows_known
@@ -223,7 +223,8 @@ class Steps:
 
     def _trace(self, name: str, *arguments: Any) -> Any:
         """Trace the function MANY or ONE; again if it should have known of variables."""
-        traced = self._function(name).get_concrete_function(*arguments)
+        with schedules.counting_told(self._model):
+            traced = self._function(name).get_concrete_function(*arguments)
         if not self._unforeseen:
             return traced
         found = {id(one): one for one in (*self._foreseen, *self._unforeseen)}  # once each
@@ -492,7 +493,12 @@ class Steps:
     def _traced_to_compare(self, shares: Any) -> Any:
         """Return a trace of steps that run eagerly, to see their changes; None if impossible."""
         # No symbolic tensor of the trace may stay in layers: eager steps cannot compute with it.
-        with suppress(Exception), held_as_before(self._model), leaving_generators():
+        with (
+            suppress(Exception),
+            held_as_before(self._model),
+            schedules.unchanged(self._model),
+            leaving_generators(),
+        ):
             return function_of(self._one_step).get_concrete_function(shares)
         return None  # for example, a loss or a metric converts tensors to numbers
 

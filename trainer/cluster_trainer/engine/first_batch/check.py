@@ -24,7 +24,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import process_ring, replicas
 from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import compared_facts
+from cluster_trainer.engine import compared_facts, schedules
 from cluster_trainer.engine.data.batch_shares import rows_known
 from cluster_trainer.engine.first_batch import random_draws
 from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
@@ -186,7 +186,7 @@ class FirstBatch:
         """Compute both ways; return the messages by kind."""
         batch, noted = Batch.of(shares, self._strategy), self._logs.noted
         before = Snapshot(self._model, traced)
-        with _as_one_device(self._model):
+        with _as_one_device(self._model), schedules.unchanged(self._model):
             try:
                 for metric in statistics.metrics_within(self._model):  # as in an epoch's first step
                     metric.reset_state()
