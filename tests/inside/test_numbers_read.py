@@ -90,6 +90,22 @@ class Decorated(keras.losses.Loss):
         return self.gamma * (y - mine)
 
 
+class Compiled:
+    """A program's object whose loss `tf.function` compiles."""
+
+    def __init__(self):
+        self.alpha, self.rank = 13.0, 1
+
+    @tf.function
+    def loss(self, y, mine):
+        return self.weighted(y - mine)
+
+    @tf.function
+    def weighted(self, one):
+        return self.alpha * one
+
+
+COMPILED = Compiled()  # TensorFlow holds it weakly
 rate = 3.0
 
 
@@ -148,13 +164,26 @@ def test_keras_own_losses_have_their_numbers_in_the_configuration(thing):
     ("thing", "numbers"),
     [
         (Trainer().loss, {"alpha": 4.0}),
+        (COMPILED.loss, {"alpha": 13.0}),
+        (partial(COMPILED.loss), {"alpha": 13.0}),
+        (tf.function(COMPILED.loss), {"alpha": 13.0}),
+        (Compiled().loss, {}),
         (Timed(), {"share": 0.5}),
         (with_attributes, {"ALPHA": ALPHA}),
         (counting(), {}),
         (closing(time.time()), {}),
         (closing(keras.Variable(1.0)), {}),
     ],
-    ids=["method", "metric", "attributes", "counter", "time", "variable"],
+    ids=[
+        *(
+            "method",
+            "compiled method",
+            "partial of it",
+            "compiled twice",
+            "of an object that is gone",
+        ),
+        *("metric", "attributes", "counter", "time", "variable"),
+    ],
 )
 def test_nothing_counts_that_is_not_read_or_differs_at_each_start(thing, numbers):
     assert of_one(thing) == numbers

@@ -85,6 +85,10 @@ def examples_of_keras(k, folder):
         ),
         "optimizers_of": lambda: k.optimizers_of(model) == [optimizer],
         "rate_variable": lambda: k.rate_variable(optimizer) is not None,
+        "schedule_of": lambda: (
+            k.schedule_of(optimizer) is None
+            and callable(k.schedule_of(keras.optimizers.SGD(lambda: 0.1)))
+        ),
         "compute_loss": lambda: k.compute_loss(model, None, one, one) == 0,
         "symbolic_build": lambda: k.symbolic_build(model, (tf.ones([1, 2]), one)) is None,
         "with_optionals": lambda: k.with_optionals(model, abs)(-3) == 3,

@@ -226,6 +226,29 @@ def method(function):
     return on_epoch_end
 
 
+class Counts:
+    """A program's object with a compiled method."""
+
+    def __init__(self):
+        self.epochs = tf.Variable(0)
+
+    @tf.function
+    def on_epoch_end(self, epoch, logs):  # noqa: ARG002
+        self.epochs.assign_add(1)
+
+
+def test_a_variable_of_an_object_whose_compiled_method_a_callback_calls_goes_on(fitted):
+    def run(dies_after=None):
+        counts = Counts()
+        own = keras.callbacks.LambdaCallback(on_epoch_end=counts.on_epoch_end)
+        fitted(plain, own, Own(dies_after=dies_after))
+        return int(counts.epochs)
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(dies_after=2)
+    assert run() == 4
+
+
 @pytest.mark.parametrize("eagerly", quick_first(1, [False, True]))
 def test_a_variable_that_a_loss_function_assigns_goes_on(fitted, eagerly):
     """No attribute leads to it: it is a global or in a closure."""

@@ -4,7 +4,7 @@ import dis
 import inspect
 from dataclasses import dataclass
 from functools import cache
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from cluster_trainer.installed import is_installed
@@ -75,17 +75,32 @@ def functions_in(kind: type) -> dict[str, FunctionType]:
 
 
 def unwrapped(function: Any) -> Any:
-    """Return the function beneath `tf.function` and what packages, such as this one, wrap it in."""
+    """Return the function beneath `tf.function` and what packages, such as this one, wrap it in.
+
+    A method that `tf.function` decorates is bound to its object.
+    """
     while _is_wrapping(function):
         function = function.__wrapped__
-    return function
+    return _bound_to_its_object(function) if inspect.ismethod(function) else function
+
+
+def _bound_to_its_object(method: Any) -> Any:
+    """Return a method of an object, also if TensorFlow has bound it to a weak reference."""
+    bound_to = method.__self__
+    if not (_is_of_tensorflow(type(bound_to)) and hasattr(bound_to, "target_class")):
+        return method
+    target = bound_to.target
+    return method.__func__ if target is None else MethodType(method.__func__, target)
 
 
 def _is_wrapping(function: Any) -> bool:
     if isinstance(function, FunctionType):  # a script's own decorator may read numbers, too
         return hasattr(function, "__wrapped__") and not is_of_script(function)
-    is_tensorflows = type(function).__module__.startswith("tensorflow.")
-    return is_tensorflows and hasattr(function, "python_function")
+    return _is_of_tensorflow(type(function)) and hasattr(function, "python_function")
+
+
+def _is_of_tensorflow(kind: type) -> bool:
+    return kind.__module__.startswith("tensorflow.")
 
 
 @cache

@@ -46,6 +46,7 @@ from cluster_trainer.engine.data.same_data import (
     refuse_lengths,
     refuse_others,
     warn,
+    warn_of_own_draws,
     warn_once,
 )
 from cluster_trainer.engine.data.sources.choice import batch_size_of, source_of
@@ -92,6 +93,7 @@ class EpochIterator(keras_names.EpochIterator):
         self._workers = workers_of(self._strategy)
         self._round = rounds.steps_of_round(self._strategy) if call.name == TRAINS else 1
         self.source = self._agreed_source(replicas)
+        self.source.look()
         call.again = partial(self.source.again, 0, 0, 1)
         self._num_batches = self.source.num_batches
         if self._may_be_done_alone(call):
@@ -107,6 +109,8 @@ class EpochIterator(keras_names.EpochIterator):
             self._refuse_other_lengths("examples", self.source.num_examples or None)
         if not (self.source.changes or self._may_be_done_alone(call)):
             self._refuse_others()
+        if self._workers.count > 1 and not call.is_of_callback:
+            warn_of_own_draws(call.name, self.source)
         return self
 
     def _agreed_source(self, replicas: Replicas) -> Source:
@@ -409,8 +413,6 @@ class EpochIterator(keras_names.EpochIterator):
         self._is_in_epoch = False
 
     def _open(self) -> None:
-        if self.source.changes:
-            self._refuse_others()
         goes_on = not self._has_begun and (self._pass or self._first)
         if goes_on and not self.source.is_ours:
             log.info(
@@ -420,6 +422,9 @@ class EpochIterator(keras_names.EpochIterator):
                 self._pass + 1,
             )
         batches = self.source.shares(self._pass, self._first)
+        if self.source.changes:
+            self.source.look_ahead()
+            self._refuse_others()
         if self._element_spec is None:  # asking the source later would end this reading
             self._element_spec = batches.element_spec
         self._has_begun = True

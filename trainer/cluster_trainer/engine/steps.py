@@ -16,7 +16,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import running
+from cluster_trainer.engine import running, schedules
 from cluster_trainer.engine.building import building, copied_weights
 from cluster_trainer.engine.building.unbuilt import held_as_before
 from cluster_trainer.engine.data.batch_shares import count_in
@@ -28,6 +28,7 @@ from cluster_trainer.engine.data.same_data import (
 )
 from cluster_trainer.engine.epoch_iterator import EpochIterator
 from cluster_trainer.engine.execution import Execution
+from cluster_trainer.engine.first_batch import nan
 from cluster_trainer.engine.first_batch.batch import iterator_of
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.due import TRAINING
@@ -91,6 +92,7 @@ class Steps:
         # The generation of the ring in which a user's own loop last compared its batches.
         self._compared_in: int | None = None
         self._looked_in: int | None = None
+        self._nan_explained: Any = None  # the call, or the model in a user's own loop
         self._trained: tuple[running.Running, set[int]] | None = None
         self.trains: int | None = None
         self.logs: Logs = {}
@@ -146,6 +148,8 @@ class Steps:
         if not done:
             raise StopIteration
         self.logs = self._packed.unpacked(last)
+        if self._is_nan_to_explain(self.logs):
+            self._explain_nan(batches)
         return self.logs
 
     @contextmanager
@@ -204,7 +208,8 @@ class Steps:
 
     def _trace(self, name: str, *arguments: Any) -> Any:
         """Trace the function MANY or ONE; again if it should have known of variables."""
-        traced = self._function(name).get_concrete_function(*arguments)
+        with schedules.counting_told(self._model):
+            traced = self._function(name).get_concrete_function(*arguments)
         if not self._loop.unforeseen:
             return traced
         self._loop.foresee()
@@ -277,6 +282,8 @@ class Steps:
         if last is None:
             raise StopIteration
         logs = self._packed.unpacked(last, examples)
+        if self._is_nan_to_explain(logs):
+            self._look_for_nan(iter([shares]), ONE, (shares,), 0)
         return {name: tf.convert_to_tensor(value) for name, value in logs.items()}
 
     def _look_at(self, shares: Any) -> None:
@@ -384,6 +391,52 @@ class Steps:
             return False
         return first.due.is_last_due(call.source)
 
+    def _is_nan_to_explain(self, logs: Logs) -> bool:
+        """Tell whether to explain a loss of NaN, once a call; all workers get the same answer."""
+        first = self._first_batch
+        if not (first and self._name == TRAINING and nan.is_in(logs) and first.due.is_wanted()):
+            return False
+        call = running.current() if running.is_announced() else self._model
+        is_new, self._nan_explained = call is not self._nan_explained, call
+        return is_new
+
+    def _explain_nan(self, call: Execution) -> None:
+        """Find out whether a call's loss is NaN because of a share; all workers call this.
+
+        Raises:
+            ConfigurationError: it is NaN on a share, and finite on the whole batch.
+        """
+        why = nan.reason_not_to_read(call.source) or (
+            "each worker trains by itself (TRAINER_SYNC_EVERY)"
+            if self._loop.rounds.are_wanted
+            else ""
+        )
+        if not why:
+            reading = self._loop.reading(call.source)
+            arguments = call.batches, tf.constant(1), reading, self._loop.rounds.place()
+            again = nan.shares_of(running.current().again(), self.strategy)
+            whys = self._look_for_nan(again, MANY, arguments, int(reading.is_known))
+            why = nan.reason_of_doubt(call.source, whys, call.done)
+        if why:
+            nan.say_unknown(why)
+
+    def _look_for_nan(
+        self, batches: Iterator[Any], function: str, arguments: tuple[Any, ...], iterators: int
+    ) -> list[str]:
+        """Look for a batch whose loss is NaN on a share only.
+
+        Returns:
+            for each batch the reason why it could not be compared; "" if it was.
+        """
+        assert self._first_batch  # noqa: S101  otherwise nothing is to be explained
+        whys = []
+        for shares in batches:
+            traced, may_repeat = self._trace_to_compare(shares, function, arguments)
+            whys.append(
+                self._first_batch.look_for_nan(shares, traced, iterators, may_repeat=may_repeat)
+            )
+        return whys
+
     def _compare_first(
         self, shares: Any, function: str, arguments: tuple[Any, ...], iterators: int
     ) -> None:
@@ -397,13 +450,17 @@ class Steps:
         """
         assert self._first_batch  # noqa: S101  otherwise no batch is due
         running.current().watched.traces()  # it takes longer than the steps before
-        may_repeat = True
-        if runs_eagerly(self._model):
-            may_repeat = self._may_be_repeated()
-            traced = self._traced_to_compare(shares) if may_repeat else None
-        else:
-            traced = self._trace(function, *arguments)
+        traced, may_repeat = self._trace_to_compare(shares, function, arguments)
         self._first_batch.compare(shares, traced, iterators, may_repeat=may_repeat)
+
+    def _trace_to_compare(
+        self, shares: Any, function: str, arguments: tuple[Any, ...]
+    ) -> tuple[Any, bool]:
+        """Return a trace of the step, None if it has none, and whether the step may be repeated."""
+        if not runs_eagerly(self._model):
+            return self._trace(function, *arguments), True
+        may_repeat = self._may_be_repeated()
+        return self._traced_to_compare(shares) if may_repeat else None, may_repeat
 
     def _may_be_repeated(self) -> bool:
         """Tell whether an eager step may be called again: Keras calls its own for traces as well.
@@ -417,7 +474,12 @@ class Steps:
     def _traced_to_compare(self, shares: Any) -> Any:
         """Return a trace of steps that run eagerly, to see their changes; None if impossible."""
         # No symbolic tensor of the trace may stay in layers: eager steps cannot compute with it.
-        with suppress(Exception), held_as_before(self._model), leaving_generators():
+        with (
+            suppress(Exception),
+            held_as_before(self._model),
+            schedules.unchanged(self._model),
+            leaving_generators(),
+        ):
             return function_of(self._loop.one_step).get_concrete_function(shares)
         return None  # for example, a loss or a metric converts tensors to numbers
 

@@ -273,6 +273,12 @@ def rate_variable(optimizer: Any) -> Any:
     return rate if isinstance(rate, keras.Variable) else None
 
 
+def schedule_of(optimizer: Any) -> Any:
+    """Return the schedule or the function that gives an optimizer's learning rate, or None."""
+    rate = vars(getattr(optimizer, "inner_optimizer", optimizer)).get("_learning_rate")
+    return None if isinstance(rate, keras.Variable) else rate
+
+
 def unknown_to(optimizer: Any, variables: Sequence[Any]) -> list[Any]:
     """Return the variables that an optimizer was not built with. Keras reports them too late."""
     known = optimizer._trainable_variables_indices

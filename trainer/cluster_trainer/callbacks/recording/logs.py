@@ -5,6 +5,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from cluster_trainer.engine import schedules
+
 KINDS = "fiub"
 """NumPy's kinds: floating-point numbers, integers, and booleans, which count as 0 and 1."""
 MAX_NUMBERS = 100
@@ -23,9 +25,16 @@ def numbers_in(value: Any) -> np.ndarray | None:
 
 
 def present_rate(model: Any) -> float | None:
-    """Return the learning rate of the next step; None if there is none, or a schedule fails."""
+    """Return the learning rate of the next step; None if there is none, or a schedule fails.
+
+    A schedule that counts its calls does not count this one.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        return None
     try:
-        rate = getattr(getattr(model, "optimizer", None), "learning_rate", None)
-        return None if rate is None else float(keras.ops.convert_to_numpy(rate))
+        with schedules.unchanged(model):
+            rate = getattr(optimizer, "learning_rate", None)
+            return None if rate is None else float(keras.ops.convert_to_numpy(rate))
     except Exception:  # noqa: BLE001  a failing schedule must not end the training
         return None

@@ -28,7 +28,7 @@ from cluster_trainer.callbacks.state import states
 from cluster_trainer.collectives.replicas import Replicas
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine.running import of_a_user
-from cluster_trainer.own_code import functions_of, is_of_script, variables_of
+from cluster_trainer.own_code import functions_of, is_of_script, unwrapped, variables_of
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import Problem, listed
 
@@ -236,7 +236,7 @@ def _warn_of_more(root: str) -> None:
 def _used_by(one: Any) -> Iterable[tuple[str, Any]]:
     """Return the variables that a function uses, or the functions of an object's class."""
     if isinstance(one, tf.types.experimental.PolymorphicFunction):
-        one = one.python_function
+        one = unwrapped(one)
     if isinstance(one, FunctionType):
         return sorted(variables_of(one).items()) if is_of_script(one) else []
     if isinstance(one, MethodType):

@@ -51,7 +51,8 @@ class RandomAccess(RowDataset):
 
     def take(self, rows: tf.Tensor, pass_number: tf.Tensor) -> Any:  # noqa: ARG002
         """Return the examples at `rows`, int64 [n], with each part stacked to [n, …]."""
-        parts = tf.numpy_function(self._read, [rows], self._dtypes)
+        # Eager TensorFlow returns a tensor in place of a list of one.
+        parts = tf.nest.flatten(tf.numpy_function(self._read, [rows], self._dtypes))
         for part, shape in zip(parts, self._shapes, strict=True):
             part.set_shape([None, *shape])
         return keras.tree.pack_sequence_as(self._structure, parts)

@@ -112,6 +112,19 @@ def warn(what: str, others: str) -> None:
     )
 
 
+def warn_of_own_draws(what: str, source: Any) -> None:
+    """Warn if a user's code draws examples of which each worker reads only its own."""
+    with _drawing_nothing_of(source):
+        is_drawn = source.reads_own_rows and source.found() != source.found_anew()
+    if is_drawn:
+        log.warning(
+            "%s: an example differs when it is read again. Each worker reads only its own rows, so "
+            "it draws other numbers than one worker would. To draw the same, make them from the "
+            "row's index, such as with `np.random.default_rng(index)`",
+            what,
+        )
+
+
 # Otherwise a callback's `evaluate` of random data would warn at each epoch.
 warn_once = cache(warn)
 
@@ -124,7 +137,7 @@ def _found(source: Any) -> dict[str, str]:
 def _drawn_anew(workers: Workers, source: Any, what: str) -> set[str]:
     """Return the names of the facts that change with each reading, on any worker."""
     with _drawing_nothing_of(source):
-        before, now = source.found(), source.found()
+        before, now = source.found(), source.found_anew()
     mine = {name: "" for name, value in before.items() if now.get(name) != value}
     everyone = compared_facts.of_all(workers, mine, what) or [mine]
     return {name for one in everyone for name in one}
@@ -248,7 +261,6 @@ def _drawing_nothing_of(source: Any) -> AbstractContextManager[None]:
     They are not restored while threads read another source, as during a validation. The threads
     would draw some of their numbers again.
     """
-    source.end_pass()  # its threads may still read ahead, and draw
     are_others_read = any(one is not source for one in _read_now)
     return drawing_nothing() if source.asks_users and not are_others_read else nullcontext()
 

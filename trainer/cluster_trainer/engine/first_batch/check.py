@@ -24,7 +24,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import process_ring, replicas
 from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import compared_facts
+from cluster_trainer.engine import compared_facts, schedules
 from cluster_trainer.engine.data.batch_shares import rows_known
 from cluster_trainer.engine.first_batch import random_draws
 from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
@@ -47,6 +47,7 @@ from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 
 VARIABLE = "TRAINER_FIRST_BATCH"
+NAN = "nan"
 log = logging.getLogger("trainer")
 Values = dict[str, list[np.ndarray]]
 
@@ -90,9 +91,45 @@ class FirstBatch:
             may_repeat: whether the step may be called more than once for a batch.
 
         Raises:
-            ConfigurationError: the results differ, and TRAINER_FIRST_BATCH is refuse.
+            ConfigurationError: the loss is NaN on the replicas only; or the results differ, and
+                TRAINER_FIRST_BATCH is refuse.
             RingError: a worker was lost.
         """
+        self._say(self._found_by_all(shares, traced, iterators, may_repeat=may_repeat))
+
+    def look_for_nan(
+        self, shares: Sequence[Any], traced: Any, iterators: int, *, may_repeat: bool = True
+    ) -> str:
+        """Refuse a batch whose loss is NaN on the replicas only; all workers call this.
+
+        Weights that are not finite are replaced meanwhile, because a step has spoilt them.
+
+        Args:
+            shares: see `compare`, like the other arguments.
+            traced: the trace.
+            iterators: the number of iterators.
+            may_repeat: whether the step may be repeated.
+
+        Returns:
+            the reason why the batch could not be compared; "" if it was.
+
+        Raises:
+            ConfigurationError: it is such a batch.
+            RingError: a worker was lost.
+        """
+        before = Snapshot(self._model, traced)
+        before.make_finite()
+        try:
+            found = self._found_by_all(shares, traced, iterators, may_repeat=may_repeat)
+        finally:
+            before.restore()
+        _refuse_nan(found, "a batch")
+        return found.get(UNKNOWN) or found.get(FAILED) or ""
+
+    def _found_by_all(
+        self, shares: Sequence[Any], traced: Any, iterators: int, *, may_repeat: bool
+    ) -> dict[str, str]:
+        """Return what the comparison has found, by kind: the same on all workers."""
         workers = workers_of(self._strategy)
         try:
             self._must_be_comparable(traced, iterators, may_repeat=may_repeat)
@@ -105,9 +142,10 @@ class FirstBatch:
             found = {why.kind: why.text}
         is_chief = workers.rank == 0
         told = workers.broadcast(json.dumps(found).encode() if is_chief else None, 0, WHAT)
-        self._say(json.loads(told) if workers.count > 1 else found)
+        return dict(json.loads(told)) if workers.count > 1 else found
 
     def _say(self, found: dict[str, str]) -> None:
+        _refuse_nan(found, self.due.title)
         if any(found.get(kind) for kind in ("differs", UNKNOWN, FAILED)):
             self.due.give_up()
         if text := found.get("differs"):
@@ -148,7 +186,7 @@ class FirstBatch:
         """Compute both ways; return the messages by kind."""
         batch, noted = Batch.of(shares, self._strategy), self._logs.noted
         before = Snapshot(self._model, traced)
-        with _as_one_device(self._model):
+        with _as_one_device(self._model), schedules.unchanged(self._model):
             try:
                 for metric in statistics.metrics_within(self._model):  # as in an epoch's first step
                     metric.reset_state()
@@ -207,7 +245,12 @@ class FirstBatch:
             told=self.due.told,
             parts=tuple(self.due.across_examples),
         )
-        return {"differs": both.said(), "names": json.dumps(both.names())}
+        nan = both.loss_of_nan()
+        return {
+            "differs": both.said(),
+            "names": json.dumps(both.names()),
+            NAN: json.dumps([nan.name, f"{nan.whole:.4g}"]) if nan else "",
+        }
 
     def _tried(self, batch: Batch) -> Uncompared | None:
         """Try the shares without sums; return the reason not to compare, None if there is none."""
@@ -296,6 +339,30 @@ class FirstBatch:
         each = tensorflow_names.for_each_replica([tf.constant(row) for row in rows])
         found = on_replicas(self._strategy, lambda row: summed([tf.identity(row)], WHAT)[0], each)
         return np.asarray(found)
+
+
+def _refuse_nan(found: dict[str, str], title: str) -> None:
+    """Refuse a batch whose loss is NaN on the replicas only.
+
+    Raises:
+        ConfigurationError: there is such a loss in what was found, by kind.
+    """
+    if not found.get(NAN):
+        return
+    name, whole = json.loads(found[NAN])
+    raise ConfigurationError(
+        [
+            Problem(
+                f"{name!r} of {title}",
+                "nan on a worker's or a device's share of it",
+                f"a loss that is finite on every share: on one device it is {whole}",
+                "On a share a mask or a filter may leave no element, and a mean over none is nan. "
+                "Give the elements that do not count a `sample_weight` of 0, and a loss of Keras's "
+                "`reduction='mean_with_sample_weight'`: this divides by the whole batch's sum. "
+                "Or train on one device",
+            )
+        ]
+    )
 
 
 def _things(several: Replicas) -> str:

@@ -86,6 +86,11 @@ class Both:
         """Return the names of the differences that `said` shows; a later batch may show others."""
         return [one.name for one in self._shown()]
 
+    def loss_of_nan(self) -> Difference | None:
+        """Return a training loss that is NaN on the replicas, and finite on one device."""
+        losses = [one for one in self._of_logs() if "loss" in one.name and np.isnan(one.shared)]
+        return losses[0] if losses and self.trains else None
+
     def said(self) -> str:
         """Return the differences, and their likely cause; "" if there are none."""
         trained = self._of_training()
@@ -168,10 +173,12 @@ class Both:
                 found.append(Difference(told, *changes))
         return found
 
-    def _is_close(self, one: float, other: float) -> bool:
-        if not np.isfinite([one, other]).all():  # such as an overflow of float16
+    def _is_close(self, whole: float, shared: float) -> bool:
+        if np.isfinite(whole) and np.isnan(shared):  # such as a mean over no element
+            return False
+        if not np.isfinite([whole, shared]).all():  # such as an overflow of float16
             return True
-        return abs(one - other) <= self.tolerance * max(abs(one), abs(other), ROUNDING)
+        return abs(whole - shared) <= self.tolerance * max(abs(whole), abs(shared), ROUNDING)
 
     def _is_far(self, apart: float, *norms: float, noise: float) -> bool:
         return bool(np.isfinite(apart)) and apart > self.tolerance * max(norms) + noise

@@ -16,7 +16,7 @@ from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources.source import Source
-from cluster_trainer.engine.first_batch import across_examples
+from cluster_trainer.engine.first_batch import across_examples, held_queues
 from cluster_trainer.engine.first_batch.batch import WHAT
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
 from cluster_trainer.engine.first_batch.own_parts import has_own_parts
@@ -147,8 +147,8 @@ class Due:
 
     def say_unknown(self, why: str) -> None:
         """Log the reason why a batch is not compared; warn if a part is known to differ."""
-        parts = [] if UNCOMPARED in self.told else self.across_examples
-        if not parts:
+        parts = [*self.across_examples, *held_queues.found_in(self._model)]
+        if not parts or UNCOMPARED in self.told:
             log.info("%s cannot be compared with one device's: %s", self.title, why)
             return
         self.note_told([UNCOMPARED])

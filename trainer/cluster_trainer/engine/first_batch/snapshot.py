@@ -78,6 +78,20 @@ class Snapshot:
         for put_back in self._attributes:
             put_back()
 
+    def make_finite(self) -> None:
+        """Replace values that are not finite, such as weights after a step whose loss was NaN.
+
+        The new values are small and positive, and the same on all workers. `restore` restores the
+        earlier ones.
+        """
+        draws = np.random.default_rng(0)
+        for variable, value in self._before.values():
+            if not variable.dtype.is_floating or tf.reduce_all(tf.math.is_finite(value)):
+                continue
+            drawn = draws.uniform(0.5, 1.5, value.shape) / max(1, np.prod(value.shape[:-1]))
+            is_finite = tf.math.is_finite(value)
+            variable.write(tf.where(is_finite, value, tf.cast(drawn, variable.dtype)))
+
     def own_values(self) -> dict[str, list[np.ndarray]]:
         """Return the values of the program's own state on all local replicas, by name."""
         return {name: [one.read().numpy() for one in copies] for name, copies in self._own.items()}

@@ -25,7 +25,12 @@ def stays_as_it_is(dataset: keras.utils.PyDataset) -> bool:
 
 
 class PyDatasetSource(WholeBatchSource):
-    """The batches of a PyDataset. If they are shuffled, the order depends on seed and pass only."""
+    """The batches of a PyDataset. If they are shuffled, the order depends on seed and pass only.
+
+    A PyDataset may draw its batches from a random generator of its own, or count its readings. So
+    any number of workers reads as many batches, in the same order: the workers compare batches that
+    Keras reads as well, or that the steps use afterwards.
+    """
 
     is_ours = asks_users = True
 
@@ -39,10 +44,36 @@ class PyDatasetSource(WholeBatchSource):
         self.begins_again = stays_as_it_is(adapter.py_dataset)
         self.changes = not self.begins_again
         self._signature: Any = None
+        self._found: dict[str, str] = {}
+        self._compared = 0
+
+    def look(self) -> None:
+        """Read the batches that Keras reads to find their specification, and note the first."""
+        if self._signature is None and self.num_batches != 0:
+            self._look_at(self._reader(0, 0))
+
+    def look_ahead(self) -> None:
+        """Read and note the first batch of the pass, which is then the first one that is used."""
+        ordered = self._reading.py_dataset if self._reading else None
+        if ordered is not None and ordered.num_batches != 0:
+            self._note(ordered)
+
+    def _look_at(self, reader: keras_names.PyDatasetAdapter) -> None:
+        self._note(reader.py_dataset)
+        reader.get_tf_dataset()
+        self._signature = keras_names.signature_of(reader)
+
+    def _note(self, ordered: "_InOrder") -> None:
+        self._found, self._compared = of_batch(ordered.read_ahead()), ordered.place(0)
 
     def found(self) -> dict[str, str]:
-        """Return digests of the first batch; see Source.found."""
-        return {} if self.num_batches == 0 else of_batch(self._adapter.py_dataset[0])
+        """Return digests of the batch that was noted last; see Source.found."""
+        self.look()
+        return self._found
+
+    def found_anew(self) -> dict[str, str]:
+        """Read that batch again; see Source.found_anew."""
+        return of_batch(self._adapter.py_dataset[self._compared]) if self._found else {}
 
     def begin_epoch(self) -> None:
         """Tell the dataset that an epoch begins."""
@@ -69,13 +100,15 @@ class PyDatasetSource(WholeBatchSource):
 
     def _batches(self, pass_number: int, first: int) -> tf.data.Dataset:
         self.end_pass()
+        self.look()
+        self._reading = self._reader(pass_number, first)
+        keras_names.set_signature(self._reading, self._signature)
+        return self._reading.get_tf_dataset()
+
+    def _reader(self, pass_number: int, first: int) -> keras_names.PyDatasetAdapter:
+        """Return an adapter that reads a pass from batch `first` on."""
         ordered = _InOrder(self._adapter.py_dataset, self._order(pass_number), first)
-        reading = keras_names.PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
-        keras_names.set_signature(reading, self._signature)  # otherwise it reads two more batches
-        dataset = reading.get_tf_dataset()
-        self._signature = keras_names.signature_of(reading)
-        self._reading = reading
-        return dataset
+        return keras_names.PyDatasetAdapter(ordered, class_weight=self._adapter.class_weight)
 
     def _order(self, pass_number: int) -> np.ndarray | None:
         if not (self._adapter.shuffle and self.num_batches):
@@ -93,6 +126,7 @@ class _InOrder(keras.utils.PyDataset):
             max_queue_size=inner.max_queue_size,
         )
         self._inner, self._order, self._first = inner, order, first
+        self._ahead: list[Any] = []
 
     @property
     def num_batches(self) -> int | None:
@@ -102,5 +136,16 @@ class _InOrder(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> Any:
         """Return the remaining batch number `index`, from 0."""
+        if index == 0 and self._ahead:
+            return self._ahead.pop()
+        return self._inner[self.place(index)]
+
+    def place(self, index: int) -> int:
+        """Return the place of remaining batch number `index` in the PyDataset."""
         place = self._first + index
-        return self._inner[place if self._order is None else int(self._order[place])]
+        return place if self._order is None else int(self._order[place])
+
+    def read_ahead(self) -> Any:
+        """Read the first batch, and keep it for whoever asks for it next."""
+        self._ahead = [self[0]]
+        return self._ahead[0]

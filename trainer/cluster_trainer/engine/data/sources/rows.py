@@ -32,7 +32,7 @@ class RowSource(Source):
     """Examples that are picked by their rows: each replica reads only its own."""
 
     compares = False  # whether some examples are read to compare them between workers
-    is_endless = is_ours = begins_again = True
+    is_endless = is_ours = begins_again = reads_own_rows = True
 
     def __init__(
         self, rows: EpochOrder, replicas: Replicas, pick: Callable[[tf.Tensor, tf.Tensor], Any]
@@ -40,12 +40,19 @@ class RowSource(Source):
         super().__init__(-(-rows.examples // rows.batch_size), replicas)
         self.calls_users = rows.take_work
         self._rows, self._pick, self.num_examples = rows, pick, rows.examples
+        self._found: dict[str, str] | None = None
         short = rows.examples % rows.batch_size
         self.varies = bool(short)
         self.may_lack_examples = replicas.may_exceed(short or rows.batch_size)
 
     def found(self) -> dict[str, str]:
-        """Return digests of a few examples; see Source.found."""
+        """Return digests of a few examples, which are read once; see Source.found."""
+        if self._found is None:
+            self._found = self.found_anew()
+        return self._found
+
+    def found_anew(self) -> dict[str, str]:
+        """Read these examples again; see Source.found_anew."""
         if not self.compares:
             return {}
         rows = np.unique(np.linspace(0, self._rows.examples - 1, READ, dtype=np.int64))

@@ -39,7 +39,9 @@ class Source(ABC):
         may_lack_examples: whether a batch may have fewer examples than there are replicas.
         varies: whether the shapes of batches may differ.
         changes: whether the data may differ from pass to pass.
-        asks_users: whether `found` calls a user's own code, which may draw random numbers.
+        reads_own_rows: whether a user's code that makes examples is asked for this worker's only.
+        asks_users: whether `found` or `found_anew` calls a user's own code, which may draw random
+            numbers.
         calls_users: whether threads that read `shares` may call a user's own code.
         doubtful: the names in `found` whose values may differ between workers on purpose.
         components: the parts of a batch that were batched together; see pieces.py.
@@ -51,7 +53,7 @@ class Source(ABC):
     reads_from_the_first = False
     is_infinite = is_ours = goes_on = False
     may_lack_examples = varies = True
-    begins_again = changes = asks_users = False
+    begins_again = changes = asks_users = reads_own_rows = False
     calls_users = True
     doubtful: Collection[str] = ()
     components: Sequence[Component] = TOGETHER
@@ -69,9 +71,16 @@ class Source(ABC):
     def found(self) -> dict[str, str]:
         """Return further facts that must be the same on all workers: name -> value.
 
-        Each call reads them again, and uses up none of the batches of `shares`.
+        This uses up none of the batches of `shares`.
         """
         return {}
+
+    def found_anew(self) -> dict[str, str]:
+        """Return the facts of `found` from another reading of the data.
+
+        A user's code may draw for it, so this is only for data that differ between workers already.
+        """
+        return self.found()
 
     @property
     def advice(self) -> str:
@@ -119,6 +128,15 @@ class Source(ABC):
         return Again(after(batches.take(to_skip + steps), to_skip), spec, self.components)
 
     # methods that most sources need not override:
+    def look(self) -> None:  # noqa: B027
+        """Read the batches that Keras itself reads before a call, to inspect them."""
+
+    def look_ahead(self) -> None:  # noqa: B027
+        """Read the first batch of the pass for which `shares` was called, if the data change.
+
+        `found` describes it, and it is not read again when the pass begins.
+        """
+
     def begin_epoch(self) -> None:  # noqa: B027
         """Note that an epoch begins. It may be a part of a pass, or several passes."""
 

@@ -32,6 +32,7 @@ import keras
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import summed
+from cluster_trainer.engine.data.batch_shares import count_in
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.replicas.state import queues, uneven_shares
 from cluster_trainer.engine.replicas.state.untracked import untracked
@@ -166,6 +167,7 @@ def _seen(  # noqa: PLR0913
     if tf.executing_eagerly():  # without a graph, it is unknown whether they depend on the share
         dependent = [one for one in state if _is_another(one, before[id(one)])]
         means = [one for one in own if _is_assigned(one, part)]
+        _tell_queues(means, count_in(batch), part)
         means = _averaged(means, model, part, is_keras_own=is_keras_own)
         means += _changed_with(means, model, batch, part)
         return _Changes(dependent, [], means, _moves(state, part))
@@ -361,6 +363,25 @@ def _average_all(variables: Sequence[Any], weight: tf.Tensor) -> None:
     *sums, total = summed([*parts, exact], "what a step assigns")
     for copy, mean in zip(copies, sums, strict=True):
         copy.assign(tf.cast(mean / total, copy.dtype))
+
+
+def _tell_queues(assigned: Sequence[Any], rows: int, part: step_context.Share) -> None:
+    """Warn of queues among the variables to which an eager step has assigned a share's rows."""
+    for one in assigned:
+        copy = _copy(one)
+        _, before = part.assigned.get(id(copy.handle), (None, None))
+        if before is not None and queues.has_moved_on(before.numpy(), copy.numpy(), rows):
+            _warn_of_eager_queue(step_context.name_of(one))
+
+
+@cache
+def _warn_of_eager_queue(name: str) -> None:
+    log.warning(
+        "%s looks like a queue of examples, and a step that runs eagerly assigns it: it gets the "
+        "mean of the replicas' rows, which is no queue. A compiled step gives it the rows of all "
+        "replicas: leave out `run_eagerly`.",
+        name,
+    )
 
 
 @cache

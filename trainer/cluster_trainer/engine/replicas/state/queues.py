@@ -8,6 +8,7 @@ queue, and a mean of queues is not a queue. The assignment is recognised while a
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import gathered
@@ -30,6 +31,20 @@ _assign = tensorflow_names.ASSIGN.own
 def is_queue(copy: Any) -> bool:
     """Tell whether a traced step uses a replica's copy of a variable as a queue."""
     return getattr(copy, MARK, False)
+
+
+def has_moved_on(before: np.ndarray, now: np.ndarray, rows: int) -> bool:
+    """Tell whether a step has put a share's rows before or behind the rows that a variable had.
+
+    Args:
+        before: the variable's value before the step, [n, …].
+        now: its value after it.
+        rows: the number of the share's rows.
+    """
+    if now.ndim == 0 or not 0 < rows < len(now) or np.array_equal(before, now):
+        return False
+    are_first = np.array_equal(now[rows:], before[:-rows])
+    return are_first or np.array_equal(now[:-rows], before[rows:])
 
 
 def is_traced() -> bool:
