@@ -13,8 +13,6 @@ from harness.ended import run_and_remove, wait_for_end
 from harness.pods import make_pods, of_jobset, of_tfjob, of_trainjob, read_manifests
 from harness.waiting import logs_of, wait_for_text
 
-pytestmark = pytest.mark.long
-
 LIMIT_SECONDS = 150
 PODS = {
     "jobset": lambda found: of_jobset(found["JobSet"]),
@@ -55,6 +53,7 @@ def assert_resumed(namespace, containers):
     assert (step or 0) >= LEAST_STEP, results
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PODS)
 def test_the_pods_train_together_and_a_killed_one_is_replaced(namespace, exported, kind):
     templates = exported(kind, "--epochs", "12")

@@ -319,7 +319,7 @@ def test_a_worker_with_other_settings_ends_alone_before_the_trainers_fit(tmp_pat
         place.when(lambda: step_of(place) > 70, "step 70")
         place.workers[2].kill()
         goes_on(place, 0, 1)
-        place.workers[2]._variables[name] = value  # noqa: SLF001
+        place.workers[2].variables[name] = value
         place.workers[2].start(is_late=True)
         assert place.workers[2].process.wait(120) == EX_CONFIG, place.logs
         place.workers[2].kill()

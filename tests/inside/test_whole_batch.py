@@ -23,6 +23,8 @@ ON_WORKERS = [
 NOT_ON_DEVICES = ["rate_of_a_step", "rate_of_a_step_with_momentum", "looked_at_before"]
 # In a strategy's scope, Keras builds a step's metrics from the outputs of `call`.
 OF_CALL = ["metrics_of_a_steps_outputs", "metrics_of_an_eager_steps_outputs"]
+# In a scope, Keras builds the optimizer for the variables of the model alone.
+OF_MODEL = ["trains_more"]
 # TensorFlow cannot sum in a branch of a step, or in a function that the step calls.
 IN_BRANCHES = {
     "reset_in_a_condition": "training (gradients)",
@@ -31,7 +33,7 @@ IN_BRANCHES = {
     "normalizes_in_a_loop": "training (BatchNorm)",
 }
 IN_FUNCTIONS = ["in_a_function", "in_a_function_eagerly", "normalizes_in_a_function"]
-REFUSED = [*NOT_ON_DEVICES, *OF_CALL, *IN_BRANCHES, *IN_FUNCTIONS]
+REFUSED = [*NOT_ON_DEVICES, *OF_CALL, *OF_MODEL, *IN_BRANCHES, *IN_FUNCTIONS]
 OF_DEVICES = [name for name in whole_batch.PROGRAMS if name not in REFUSED]
 MORE = [name for name in OF_DEVICES if name not in ON_DEVICES]
 EX_CONFIG = 78
