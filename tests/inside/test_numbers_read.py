@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from cluster_trainer.checkpoints.resume import LAYERS_NUMBERS
-from cluster_trainer.engine.replicas.metrics.noted_results import seeing_to_the_class
+from cluster_trainer.engine.replicas.metrics.noted_results import with_wrapped_class
 from cluster_trainer.fits.identity.numbers_read import of_callbacks, of_one, of_parts
 from cluster_trainer.fits.identity.training_description import training_described
 
@@ -190,7 +190,7 @@ def test_nothing_counts_that_is_not_read_or_differs_at_each_start(thing, numbers
 
 
 def test_a_metrics_numbers_count_also_after_the_engine_has_wrapped_its_class():
-    seeing_to_the_class(lambda *_: None)(Timed())
+    with_wrapped_class(lambda *_: None)(Timed())
     assert hasattr(Timed.result, "__wrapped__")
     assert of_one(Timed()) == {"share": 0.5}
 
