@@ -141,7 +141,7 @@ def test_what_each_replica_has_for_itself_is_said(said, extra, kind, options, ex
     with strategy_of(2).scope():
         model = made([one() for one in extra], kind, **options)
         model.fit(X, Y, validation_data=(X, Y), **EPOCHS)
-    assert len(said) == (expected is not None), said
+    assert len(said) == (expected is not None), "\n".join(said)
     assert not expected or expected in said[0]
 
 

@@ -33,6 +33,7 @@ import tensorflow as tf
 
 from cluster_trainer.collectives.replicas import summed
 from cluster_trainer.engine.data.batch_shares import count_in
+from cluster_trainer.engine.functions import runs_eagerly
 from cluster_trainer.engine.replicas import statistics, step_context
 from cluster_trainer.engine.replicas.state import queues, uneven_shares
 from cluster_trainer.engine.replicas.state.untracked import untracked
@@ -125,12 +126,18 @@ def seen_to(  # noqa: PLR0913
             _unchanged_by_nothing(
                 variable, before[id(variable)], is_kept=part.has_examples | sees_all
             )
-    own_numbers = [one for one in dependent if _is_in(one, whole) and not _is_in(one, counts)]
+    numbers = [one for one in dependent if _is_in(one, whole) and not _is_in(one, counts)]
+    _tell_numbers(model, numbers, part)
+
+
+def _tell_numbers(model: keras.Model, numbers: Sequence[Any], part: step_context.Share) -> None:
+    """Warn of integers and booleans that depend on the share, and are not summed."""
     if tf.executing_eagerly():
-        own_numbers += [one for one in untracked(model, part) if is_whole_number(one)]
-    for variable in own_numbers:
-        warn = _warn_of_eager_numbers if tf.executing_eagerly() else _warn_of_whole_numbers
-        warn(step_context.name_of(variable))
+        for variable in (*numbers, *filter(is_whole_number, untracked(model, part))):
+            _warn_of_eager_numbers(step_context.name_of(variable))
+    elif not runs_eagerly(model):  # else this is a trace for a comparison, and the step warns
+        for variable in numbers:
+            _warn_of_whole_numbers(step_context.name_of(variable))
 
 
 class _Changes(NamedTuple):
