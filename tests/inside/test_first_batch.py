@@ -16,12 +16,12 @@ from meeting_place import MeetingPlace
 from tensorflow.python.eager import context
 
 from cluster_trainer.engine import steps
-from cluster_trainer.engine.first_batch import across_examples
 from cluster_trainer.engine.first_batch.check import FirstBatch
 from cluster_trainer.engine.first_batch.differences import A_STATE, Both, Outcome
 from cluster_trainer.engine.first_batch.due import Due
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
-from cluster_trainer.engine.first_batch.own_parts import has_own_parts
+from cluster_trainer.engine.first_batch.program_parts import across_examples
+from cluster_trainer.engine.first_batch.program_parts.own_parts import has_own_parts
 from cluster_trainer.engine.first_batch.switches import positions
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.running import Watched

@@ -15,9 +15,9 @@ import tensorflow as tf
 from keras import layers, ops
 from meeting_place import MeetingPlace
 
-from cluster_trainer.engine.first_batch import across_examples, own_parts
 from cluster_trainer.engine.first_batch.due import Due
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
+from cluster_trainer.engine.first_batch.program_parts import across_examples, own_parts
 from conftest import quick_first, strategy_of
 
 pytestmark = pytest.mark.usefixtures("keeps_nothing")

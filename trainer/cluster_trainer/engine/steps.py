@@ -16,7 +16,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import process_ring
 from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import running, schedules
+from cluster_trainer.engine import running
 from cluster_trainer.engine.building import building, copied_weights
 from cluster_trainer.engine.building.unbuilt import held_as_before
 from cluster_trainer.engine.data.batch_shares import count_in
@@ -41,6 +41,7 @@ from cluster_trainer.engine.replicas import (
     statistics,
 )
 from cluster_trainer.engine.replicas.metrics import left_totals
+from cluster_trainer.engine.replicas.optimizers import schedules
 from cluster_trainer.engine.replicas.state import own_state
 from cluster_trainer.engine.step_loop import Reading, StepLoop
 from cluster_trainer.engine.waits import Waits

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from cluster_trainer.engine import schedules
+from cluster_trainer.engine.replicas.optimizers import schedules
 
 KINDS = "fiub"
 """NumPy's kinds: floating-point numbers, integers, and booleans, which count as 0 and 1."""

@@ -16,7 +16,7 @@ from cluster_trainer.engine.calls.announced import announcement_of, explained_by
 from cluster_trainer.engine.calls.in_step import average
 from cluster_trainer.engine.calls.others import average_before
 from cluster_trainer.engine.data.same_data import RowsOfItsOwnError
-from cluster_trainer.engine.first_batch import across_examples
+from cluster_trainer.engine.first_batch.program_parts import across_examples
 from cluster_trainer.engine.predictions import Predictions, are_few, build_to_predict
 from cluster_trainer.engine.replicas import statistics
 from cluster_trainer.engine.same_values import alike

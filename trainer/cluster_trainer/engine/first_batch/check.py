@@ -24,7 +24,7 @@ import tensorflow as tf
 from cluster_trainer.collectives import process_ring, replicas
 from cluster_trainer.collectives.replicas import Replicas, ring_of, summed
 from cluster_trainer.collectives.workers import workers_of
-from cluster_trainer.engine import compared_facts, schedules
+from cluster_trainer.engine import compared_facts
 from cluster_trainer.engine.data.batch_shares import rows_known
 from cluster_trainer.engine.first_batch import random_draws
 from cluster_trainer.engine.first_batch.batch import WHAT, Batch, NotComparableError, on_replicas
@@ -43,6 +43,7 @@ from cluster_trainer.engine.first_batch.trial import BRANCHES, FAILED, UNKNOWN, 
 from cluster_trainer.engine.first_batch.way import Way
 from cluster_trainer.engine.logs import PackedLogs
 from cluster_trainer.engine.replicas import statistics, step_context
+from cluster_trainer.engine.replicas.optimizers import schedules
 from cluster_trainer.private import keras_names, tensorflow_names
 from cluster_trainer.problems import ConfigurationError, Problem
 

@@ -16,10 +16,10 @@ from cluster_trainer.collectives.replicas import Replicas, ring_of
 from cluster_trainer.collectives.workers import workers_of
 from cluster_trainer.engine import running
 from cluster_trainer.engine.data.sources.source import Source
-from cluster_trainer.engine.first_batch import across_examples, held_queues
 from cluster_trainer.engine.first_batch.batch import WHAT
 from cluster_trainer.engine.first_batch.mode import FirstBatchMode
-from cluster_trainer.engine.first_batch.own_parts import has_own_parts
+from cluster_trainer.engine.first_batch.program_parts import across_examples, held_queues
+from cluster_trainer.engine.first_batch.program_parts.own_parts import has_own_parts
 from cluster_trainer.engine.first_batch.snapshot import Variable
 from cluster_trainer.engine.first_batch.switches import positions, switches
 from cluster_trainer.engine.functions import runs_eagerly

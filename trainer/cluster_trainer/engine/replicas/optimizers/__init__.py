@@ -10,4 +10,6 @@ The optimizer itself exchanges nothing, so it may act under a condition. A user'
 `apply_gradients` also gets the summed gradients.
 
 In a step that a worker takes by itself (rounds.py) an optimizer gets its share's own gradients.
+
+A script's own learning-rate schedules are called only once for each step (schedules.py).
 """
